@@ -1,0 +1,94 @@
+"""Host compilers of this machine, and the programs in them that take memory.
+
+Covers: every gcc that a build may call (PATH, CC, CXX, NVCC_CCBIN, CUDAHOSTCXX), asked for its own cc1plus; clang.
+A gcc finds ``cc1plus`` in COMPILER_PATH under its own machine and version first, so a gate there catches that gcc
+however it is called: by PATH, by an absolute path in a CMakeCache, by nvcc's ``-ccbin``, behind ccache (docs/adr/0003).
+Does *not* cover: clang in one process, which has no such step: it is gated as a whole, where it is found by PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from builddoctor.intercept.captured import run_captured
+from builddoctor.model.toolkit import HostCompiler
+
+PROGRAMS = ("cc1", "cc1plus", "lto1", "collect2")
+_GCC_NAME = re.compile(r"\A(?:[\w.]+-)*(?:gcc|g\+\+|cc|c\+\+)(?:-\d+(?:\.\d+)*)?\Z")
+_CLANG_NAME = re.compile(r"\Aclang(?:\+\+)?(?:-\d+)?\Z")
+
+
+def host_compilers(env: Mapping[str, str]) -> list[HostCompiler]:
+    """All gcc found, one entry for each machine and version."""
+    clean = {name: value for name, value in env.items() if name not in ("COMPILER_PATH", "GCC_EXEC_PREFIX")}
+    found: dict[tuple[str, str], HostCompiler] = {}
+    seen: set[str] = set()
+    for driver in _drivers(env):
+        real = os.path.realpath(driver)
+        if real in seen or not os.access(real, os.X_OK) or "ccache" in Path(real).name:
+            continue
+        seen.add(real)
+        compiler = _ask(driver, clean)
+        if compiler is not None:
+            found.setdefault((compiler.machine, compiler.version), compiler)
+    return list(found.values())
+
+
+def clangs(env: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(name, path) of each clang driver on PATH, first of a name only."""
+    found: dict[str, str] = {}
+    for folder in _path_folders(env):
+        for name in _names(folder):
+            if _CLANG_NAME.match(name):
+                found.setdefault(name, f"{folder}/{name}")
+    return sorted(found.items())
+
+
+def _ask(driver: str, env: Mapping[str, str]) -> HostCompiler | None:
+    machine = run_captured([driver, "-dumpmachine"], env=env)
+    version = run_captured([driver, "-dumpversion"], env=env)
+    if machine.status != 0 or version.status != 0:
+        return None
+    programs = []
+    for name in PROGRAMS:
+        path = run_captured([driver, f"-print-prog-name={name}"], env=env).output.strip()
+        # A program that this gcc does not have is answered with its bare name.
+        if os.path.isabs(path) and os.access(path, os.X_OK):
+            programs.append((name, os.path.realpath(path)))
+    parts = (machine.output.strip(), version.output.strip())
+    if not programs or not all(re.fullmatch(r"[\w.+-]+", part) for part in parts):
+        return None
+    return HostCompiler(driver=driver, machine=parts[0], version=parts[1], programs=tuple(programs))
+
+
+def _drivers(env: Mapping[str, str]) -> Iterator[str]:
+    for variable in ("CXX", "CC", "CUDAHOSTCXX", "NVCC_CCBIN"):
+        for word in _words(env.get(variable, "")):
+            if "/" in word:
+                yield word if not os.path.isdir(word) else f"{word}/g++"
+    for folder in _path_folders(env):
+        for name in sorted(_names(folder)):
+            if _GCC_NAME.match(name):
+                yield f"{folder}/{name}"
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
+
+
+def _path_folders(env: Mapping[str, str]) -> list[str]:
+    return [folder for folder in env.get("PATH", "").split(":") if folder.startswith("/")]
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

@@ -1,0 +1,279 @@
+"""The gate: stands where a compiler tool is called, and lets it start when its memory is there.
+
+Stand-alone: copied into the overlay and run as ``python -IS``; standard library only, and only what starts in a
+millisecond (no json, no subprocess, no socket module). It sends argv, cwd, pids and sizes of input files; no
+environment, no file contents.
+
+Roles: ``phase`` asks, waits, runs the tool as its child, reports, and may be told to run it again; ``unit`` (nvcc)
+registers and becomes the real nvcc; ``front`` (ninja, cmake, make) registers and becomes the real program.
+
+Rules. No supervisor: the real tool at once. Supervisor lost while waiting: one at a time, under a lock that the kernel
+releases. The child's own status is returned, by the same signal if it died of one.
+
+Frames, both ways: 4 bytes length (little endian), then fields separated by NUL.
+"""
+
+import _signal
+import _socket
+import os
+import sys
+import time
+
+PROTOCOL = "1"
+MAX_FRAME = 1 << 20
+QUERIES = frozenset(
+    (
+        "--version",
+        "-V",
+        "-version",
+        "--help",
+        "-h",
+        "-help",
+        "--dryrun",
+        "-dryrun",
+        "--list-gpu-arch",
+        "--list-gpu-code",
+    )
+)
+FORWARDED = (1, 2, 15)  # HUP, INT, TERM
+SIGINT, SIGKILL = 2, 9
+OOM_SCORE_RAISE = 500
+
+
+def connect():
+    """A connection to the supervisor, or None when there is none."""
+    path = os.environ.get("BUILDDOCTOR_SOCKET")
+    if not path:
+        return None
+    try:
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        connection.connect(path)
+    except OSError:
+        return None
+    os.set_inheritable(connection.fileno(), False)
+    return connection
+
+
+def send(connection, fields):
+    """One frame; False when the supervisor is gone. Long command lines are cut, never the head of the frame."""
+    body = b"\0".join(os.fsencode(field) for field in fields)[:MAX_FRAME]
+    frame = len(body).to_bytes(4, "little") + body
+    try:
+        while frame:
+            frame = frame[connection.send(frame) :]
+    except OSError:
+        return False
+    return True
+
+
+def receive(connection):
+    """Fields of one frame, or None when the supervisor is gone."""
+    head = read_exactly(connection, 4)
+    if head is None:
+        return None
+    body = read_exactly(connection, int.from_bytes(head, "little"))
+    return None if body is None else os.fsdecode(body).split("\0")
+
+
+def read_exactly(connection, count):
+    data = b""
+    while len(data) < count:
+        try:
+            piece = connection.recv(count - len(data))
+        except OSError:
+            return None
+        if not piece:
+            return None
+        data += piece
+    return data
+
+
+def folder():
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def input_sizes(args):
+    """``index=bytes`` of the arguments that are files."""
+    sizes = []
+    for index, argument in enumerate(args):
+        if "." in argument and not argument.startswith("-"):
+            try:
+                sizes.append("%d=%d" % (index, os.stat(argument).st_size))
+            except (OSError, ValueError):
+                pass
+    return ",".join(sizes)
+
+
+def high_water_kib():
+    """Peak memory of this gate (VmHWM: ru_maxrss would show the parent's before exec)."""
+    try:
+        with open("/proc/self/status", "rb") as status:
+            for line in status:
+                if line.startswith(b"VmHWM:"):
+                    return int(line.split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0
+
+
+def become(real, shown, args, environ):
+    """Turn into the real program; does not return."""
+    try:
+        os.execve(real, [shown, *args], environ)
+    except OSError as error:
+        sys.stderr.write("builddoctor gate: cannot run %s: %s\n" % (real, error.strerror))
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def run_child(real, args, started):
+    """Run the tool once. Gives its wait status and resource use; ``started(pid)`` is called when it runs."""
+    child = os.fork()
+    if child == 0:
+        try:
+            with open("/proc/self/oom_score_adj", "r+") as score:
+                raised = min(1000, int(score.read()) + OOM_SCORE_RAISE)
+                score.seek(0)
+                score.write(str(raised))
+        except (OSError, ValueError):
+            pass
+        become(real, real, args, os.environ)
+
+    def forward(number, _frame):
+        try:
+            os.kill(child, number)
+        except OSError:
+            pass
+
+    for number in FORWARDED:
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            _signal.signal(number, forward)
+    started(child)
+    _, status, usage = os.wait4(child, 0)
+    for number in FORWARDED:
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            _signal.signal(number, _signal.SIG_DFL)
+    return status, usage
+
+
+def leave(status):
+    """End as the child ended."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            import resource
+
+            # The child has dumped its core, if any; a second one of the gate would only fill the disk.
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            if number != SIGKILL:
+                _signal.signal(number, _signal.SIG_DFL)
+        except (ImportError, OSError, ValueError):
+            pass
+        os.kill(os.getpid(), number)
+        os._exit(128 + number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def wait_in_line():
+    """The supervisor was lost: hold a lock while the tool runs, so that all that waited do not start at once."""
+    import fcntl
+
+    try:
+        lock = os.open(os.path.realpath(__file__), os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError:
+        pass
+
+
+def phase(real, shown, args):
+    connection = connect()
+    asked = connection is not None and send(
+        connection,
+        ["ask", PROTOCOL, str(os.getpid()), str(os.getppid()), os.environ.get("BUILDDOCTOR_UNIT", ""), shown]
+        + [folder(), input_sizes(args), *args],
+    )
+    if not asked:
+        become(real, real, args, os.environ)
+    if receive(connection) is None:
+        wait_in_line()
+    while True:
+        status, usage = run_child(real, args, lambda pid: send(connection, ["start", str(pid)]))
+        told = send(
+            connection,
+            ["end", str(status), str(usage.ru_maxrss), "%.3f" % (usage.ru_utime + usage.ru_stime)]
+            + ["%.6f" % time.process_time(), str(high_water_kib())],
+        )
+        if status == 0 or not told:
+            leave(status)
+        answer = receive(connection)
+        if answer is None or answer[0] != "again":
+            leave(status)
+
+
+def with_threads(args, most):
+    """The same arguments with ``--threads`` lowered to ``most``; 0 of nvcc's means all cores."""
+    changed = list(args)
+    for index, argument in enumerate(args):
+        name, equals, value = argument.partition("=")
+        if name in ("--threads", "-t") and equals:
+            changed[index] = "%s=%d" % (name, lower(value, most))
+        elif argument in ("--threads", "-t") and index + 1 < len(args):
+            changed[index + 1] = str(lower(args[index + 1], most))
+    return changed
+
+
+def lower(value, most):
+    return min(int(value), most) if value.isdigit() and int(value) else most
+
+
+def unit(real, shown, args):
+    environ = dict(os.environ)
+    connection = connect()
+    asked = connection is not None and send(
+        connection,
+        ["unit", PROTOCOL, str(os.getpid()), shown, folder(), "%.6f" % time.process_time(), str(high_water_kib())]
+        + args,
+    )
+    answer = receive(connection) if asked else None
+    if answer is not None and len(answer) > 2:
+        environ["BUILDDOCTOR_UNIT"] = answer[1]
+        if answer[2] != "0":
+            args = with_threads(args, int(answer[2]))
+    become(real, shown if answer is not None else real, args, environ)
+
+
+def front(real, shown, args):
+    environ = dict(os.environ)
+    connection = connect()
+    asked = connection is not None and send(
+        connection,
+        ["front", PROTOCOL, str(os.getpid()), shown, folder(), "%.6f" % time.process_time(), str(high_water_kib())]
+        + args,
+    )
+    answer = receive(connection) if asked else None
+    if answer is not None and len(answer) > 1:
+        # go, number of further arguments, those arguments, then NAME=value.
+        count = int(answer[1])
+        args = args + answer[2 : 2 + count]
+        for setting in answer[2 + count :]:
+            name, _, value = setting.partition("=")
+            environ[name] = value
+    become(real, real, args, environ)
+
+
+def main(argv):
+    """``gate.py ROLE REAL SHOWN ARG…``; SHOWN is the path in the overlay."""
+    role, real, shown = argv[1:4]
+    args = argv[4:]
+    # A gate that waits dies of Ctrl-C like any program; Python would print a traceback.
+    if _signal.getsignal(SIGINT) != _signal.SIG_IGN:
+        _signal.signal(SIGINT, _signal.SIG_DFL)
+    if not QUERIES.isdisjoint(args):
+        become(real, shown if role == "unit" and os.environ.get("BUILDDOCTOR_SOCKET") else real, args, os.environ)
+    {"phase": phase, "unit": unit, "front": front}[role](real, shown, args)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,183 @@
+"""The overlays: folders in which the programs that take memory are gates.
+
+Covers: the toolkit overlay, which looks like the CUDA toolkit (links, gates, nvcc.profile), one a toolkit; and the host
+overlay, with gates for the programs inside gcc, for clang, ninja, cmake and make, one a set of them. Both lie under a
+stable path in the user's cache folder, so that a second supervised build is incremental, and are made or brought up to
+date in place, safely for builds that share them.
+Does *not* cover: telling a build about them (``intercept.environment``).
+
+nvcc takes its root, ``nvcc.profile`` and PATH from the folder of its argv[0] (13.0, measured); ``_prove`` checks that
+its flags are still the real toolkit's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import py_compile
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from builddoctor.errors import FolderNotWritableError, ToolkitBrokenError
+from builddoctor.intercept import gate_program
+from builddoctor.intercept.captured import run_captured
+from builddoctor.intercept.gate_files import LIBRARY, Gate, interpreter, replace_link, replace_text, stamp, write_gate
+from builddoctor.intercept.nvcc_profile import default_profile, overlay_profile
+from builddoctor.model.toolkit import HostCompiler, Toolkit
+from builddoctor.sensors.nvcc_dryrun import parse_settings
+from builddoctor.sensors.toolkits import OVERLAY_MARK
+
+LAYOUT = 1
+"""Version of what an overlay holds; part of its digest."""
+
+FRONTS = ("ninja", "ninja-build", "samu", "cmake", "make", "gmake")
+"""Programs that run a build; CMake takes the first ninja of these three names."""
+
+_CUDA_PROGRAM = re.compile(r"\A(nv\w*|__nv\w*|bin2c|crt|cu\w*\+*\w*|cuda\S*|fatbinary|ptxas|compute-sanitizer)\Z")
+
+
+class HostTools(msgspec.Struct, frozen=True, kw_only=True):
+    """What of the host a build may call, by real paths."""
+
+    compilers: tuple[HostCompiler, ...]
+    fronts: tuple[tuple[str, str], ...]
+    """(name, path) of ninja, cmake, make"""
+    clangs: tuple[tuple[str, str], ...]
+
+
+def toolkit_overlay(cache_folder: Path, toolkit: Toolkit) -> Path:
+    """The overlay of a toolkit, made or brought up to date.
+
+    Raises FolderNotWritableError when the cache folder cannot be written, ToolkitBrokenError when nvcc does not work
+    through it.
+    """
+    key = hashlib.sha256(os.fsencode(toolkit.nvcc)).hexdigest()[:8]
+    folder = cache_folder / "overlays" / f"cuda-{toolkit.version or 'unknown'}-{key}"
+    gates = [Gate("bin/nvcc", "unit", toolkit.nvcc), Gate("nvvm/bin/cicc", "phase", toolkit.cicc)]
+    gates += [Gate(f"bin/{name}", "phase", path) for name, path in toolkit.tools]
+    _ensure(folder, gates, toolkit)
+    return folder
+
+
+def host_overlay(cache_folder: Path, tools: HostTools) -> Path:
+    """Gates for ninja and its kin and clang (``bin``), and for the programs inside gcc (``gcc``).
+
+    The folder's name comes from the real paths: builds with other compilers or another ninja have one of their own.
+    """
+    gates = [Gate(f"bin/{name}", "front", path) for name, path in tools.fronts]
+    gates += [Gate(f"bin/{name}", "phase", path) for name, path in tools.clangs]
+    for compiler in tools.compilers:
+        for name, path in compiler.programs:
+            gates.append(Gate(f"gcc/{compiler.machine}/{compiler.version}/{name}", "phase", path))
+    key = hashlib.sha256(msgspec.json.encode(gates)).hexdigest()[:8]
+    folder = cache_folder / "overlays" / f"host-{key}"
+    _ensure(folder, gates, None)
+    return folder
+
+
+def _ensure(folder: Path, gates: Sequence[Gate], toolkit: Toolkit | None) -> None:
+    digest = _digest(toolkit, gates)
+    mark = folder / OVERLAY_MARK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):
+            if mark.exists() and mark.read_text(encoding="utf-8") == digest:
+                return
+            _fill(folder, toolkit, gates)
+            if toolkit is not None:
+                _prove(folder, toolkit)
+            replace_text(mark, digest)
+    except OSError as error:
+        raise FolderNotWritableError(
+            f"cannot write the cache folder {folder.parent.parent}: {error.strerror}",
+            hint="name another one: `export BUILDDOCTOR_CACHE_DIR=/some/folder`",
+        ) from error
+
+
+def _digest(toolkit: Toolkit | None, gates: Sequence[Gate]) -> str:
+    source = Path(gate_program.__file__).read_bytes()
+    stamps = [stamp(gate.real) for gate in gates]
+    parts = msgspec.json.encode([LAYOUT, interpreter(), toolkit, gates, stamps])
+    return hashlib.sha256(parts + source).hexdigest() + "\n"
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time fills an overlay; the kernel gives the lock back if it dies."""
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fill(folder: Path, toolkit: Toolkit | None, gates: Sequence[Gate]) -> None:
+    gated = {gate.place for gate in gates}
+    for name in ("bin", LIBRARY):
+        (folder / name).mkdir(exist_ok=True)
+    library = folder / LIBRARY
+    source = Path(gate_program.__file__).read_text(encoding="utf-8")
+    replace_text(library / "gate_program.py", source)
+    replace_text(
+        library / "gate.py",
+        f"import sys\nsys.path.insert(0, {str(library)!r})\nimport gate_program\ngate_program.main(sys.argv)\n",
+    )
+    with contextlib.suppress(py_compile.PyCompileError):
+        py_compile.compile(str(library / "gate_program.py"), doraise=True)
+    if toolkit is not None:
+        _link_toolkit(folder, toolkit, gated)
+        replace_text(folder / "bin" / "nvcc.profile", overlay_profile(_real_profile(toolkit), toolkit, str(folder)))
+    for gate in gates:
+        write_gate(folder, gate)
+
+
+def _link_toolkit(folder: Path, toolkit: Toolkit, gated: set[str]) -> None:
+    """Links to everything in the toolkit, so that the overlay also serves as a CUDA_HOME."""
+    here, home = Path(toolkit.here), Path(toolkit.home)
+    shared = (here / "python3").exists() or (here / "sh").exists()
+    for entry in here.iterdir():
+        # A conda prefix or /usr/bin: the overlay's bin comes first on PATH and must not bring their python along.
+        if not shared or _CUDA_PROGRAM.match(entry.name):
+            _link(folder / "bin" / entry.name, entry, gated, folder)
+    nvvm_real = Path(toolkit.cicc).parent.parent
+    (folder / "nvvm" / "bin").mkdir(parents=True, exist_ok=True)
+    for entry in [*nvvm_real.iterdir(), *(nvvm_real / "bin").glob("*")]:
+        if nvvm_real.name == "nvvm" and entry.name != "bin":
+            _link(folder / "nvvm" / entry.relative_to(nvvm_real), entry, gated, folder)
+    for entry in home.iterdir():
+        if entry.name not in ("bin", "nvvm", "gcc") and not entry.name.startswith("."):
+            _link(folder / entry.name, entry, gated, folder)
+    if not (folder / "lib64").exists() and (home / "lib").is_dir():
+        _link(folder / "lib64", home / "lib", gated, folder)
+
+
+def _link(link: Path, target: Path, gated: set[str], folder: Path) -> None:
+    if str(link.relative_to(folder)) not in gated and link.name != "nvcc.profile":
+        replace_link(link, target)
+
+
+def _real_profile(toolkit: Toolkit) -> str:
+    try:
+        return Path(toolkit.here, "nvcc.profile").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return default_profile(toolkit)
+
+
+def _prove(folder: Path, toolkit: Toolkit) -> None:
+    """nvcc in the overlay must have the real toolkit's flags and our tools: better known before a build than in it."""
+    shown = f"{folder}/bin/nvcc"
+    answer = run_captured([shown, "--dryrun", "-c", "builddoctor-probe.cu"], executable=toolkit.nvcc, cwd="/")
+    seen = parse_settings(answer.output)
+    if seen is None or (
+        seen.include_flags != toolkit.include_flags
+        or seen.library_flags != toolkit.library_flags
+        or seen.cicc_folder != f"{folder}/nvvm/bin"
+        or seen.search_path[1] != f"{folder}/bin"
+    ):
+        raise ToolkitBrokenError(
+            f"the nvcc of {toolkit.home} does not work through the overlay {folder}",
+            hint="take another toolkit with `--toolkit /path/to/cuda`, and please report this one's layout",
+        )

@@ -1,0 +1,81 @@
+"""A unit (one translation unit, or one link) and its phases (one run of a memory-taking tool).
+
+Covers: the shapes that gates announce and the governor decides on.
+Does *not* cover: how a command line is read (``intercept.command_lines``) or how much memory a phase takes
+(``policy.estimator``).
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class PhaseKind(str, enum.Enum):
+    """What a phase does. The order of a CUDA unit: preprocess, cudafe++, (preprocess, cicc, ptxas) per arch, host."""
+
+    PREPROCESS = "preprocess"
+    CUDAFE = "cudafe++"
+    CICC = "cicc"
+    PTXAS = "ptxas"
+    HOST = "host"
+    NVLINK = "nvlink"
+    LINK = "link"
+
+
+class Outcome(str, enum.Enum):
+    """How a phase ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    """an exit status of its own: a compile error, say"""
+    KILLED_BY_KERNEL = "killed-by-kernel"
+    """SIGKILL, and a kernel OOM counter rose"""
+    KILLED_BY_US = "killed-by-us"
+    KILLED_OUTSIDE = "killed-outside"
+    """SIGKILL without any counter: somebody's kill, or a limit that we cannot see"""
+    WITHDRAWN = "withdrawn"
+    """its gate went away: the build was interrupted"""
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """One translation unit as its compiler driver was called for it."""
+
+    unit_id: str
+    source: str
+    """path as the driver was given it; empty for a link"""
+    output: str = ""
+    archs: tuple[str, ...] = ()
+    """device architectures, e.g. ``sm_90``; empty for host code"""
+    threads: int = 1
+    """the driver's ``--threads``"""
+    counted: bool = True
+    """False for what configure steps compile to try the compiler out"""
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase that asks for memory."""
+
+    phase_id: int
+    unit_id: str
+    kind: PhaseKind
+    source: str
+    arch: str = ""
+    input_mib: float = 0.0
+    """size of its input file"""
+    tool: str = ""
+    """the program's name, e.g. ``cc1plus``"""
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """Peak memory expected of a phase: median, spread above it, and where the figure comes from."""
+
+    peak_mib: float
+    spread_mib: float
+    source: str
+
+    @property
+    def reserve_mib(self) -> float:
+        """What admission sets aside."""
+        return self.peak_mib + self.spread_mib

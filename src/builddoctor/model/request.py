@@ -1,0 +1,37 @@
+"""What the user asked for, as one typed model: flags, TOML defaults, schema and reference come from it.
+
+The string below a field is its documentation; ``scripts/generate`` prints it into docs/reference/.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One supervised build."""
+
+    command: tuple[str, ...]
+    """the build command, as typed after ``--``"""
+    cwd: str
+    """folder that it runs in"""
+    title: str = ""
+    """what the screen calls this build"""
+    archs: tuple[str, ...] = ()
+    """device architectures, e.g. ``sm_90``"""
+    memory_mib: float | None = None
+    """``--memory``: a limit of the user's own, beside the ones that the machine sets"""
+    cores: int | None = None
+    """``--cores``: compiler phases that may run at once; default: the cores this process may use"""
+    toolkit: str = ""
+    """``--toolkit``: folder of the CUDA toolkit, its nvcc, or a version such as 13.0"""
+    trace: str = ""
+    """``--trace``: file to write the trace to"""
+    summary: str = ""
+    """``--summary``: file to write the summary to, one JSON object"""
+    ignore_caps: bool = False
+    """``--ignore-caps``: do not take MAX_JOBS and its kin as upper bounds"""
+    need_toolkit: bool = False
+    """fail when no CUDA compiler is found, instead of supervising host compilers alone"""
+    extra_env: tuple[tuple[str, str], ...] = ()
+    """environment that the project needs, set before anything else"""

@@ -1,0 +1,1 @@
+"""Decisions without I/O: events in, actions out. The same code in production, simulation and property tests."""

@@ -1,0 +1,249 @@
+"""The governor: which phase may run now, which must end, which runs again.
+
+Covers: admission by committed memory and cores, the progress floor, longest-first order with backfill, draining for a
+phase that waited too long, requeue and solo retry after a kill, kills of its own before the kernel's.
+Does *not* cover: what a phase needs (``policy.estimator``), what there is (``policy.budget``), or doing any of it.
+
+``Governor.handle(event, now)`` is the only mutator and returns the actions to take. It keeps these invariants, which
+``check`` asserts: a phase waits or runs, never both; no more run than there are cores; when more than one runs, the
+last one admitted fitted beside the others.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from builddoctor.model.phase import Estimate, Outcome, Phase
+from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, Requeue, SetThreads
+from builddoctor.policy.estimator import Estimator
+from builddoctor.policy.events import (
+    Event,
+    PhaseAsked,
+    PhaseEnded,
+    Sampled,
+    Tick,
+    UnitEnded,
+    UnitRegistered,
+)
+from builddoctor.policy.victims import Candidate, choose
+
+DRAIN_AFTER_S = 20.0
+"""A phase that waited this long for memory stops the backfilling, so that memory drains to it."""
+
+KILL_LATENCY_S = 0.35
+"""From deciding a kill to memory coming back: sampling, signal, about 80 ms per GiB to free."""
+
+DANGER_SHARE = 0.3
+"""Below this share of the reserve, headroom is no longer left to chance."""
+
+OVERRUN_FACTOR = 1.2
+"""A phase past its reservation is taken to want this much of what it holds."""
+
+TOO_BIG_SHARE = 0.7
+"""A phase that the kernel killed while it ran alone, holding at least this share of the budget, is too big."""
+
+
+class _Waiting(msgspec.Struct):
+    phase: Phase
+    estimate: Estimate
+    asked_at_s: float
+    solo: bool = False
+    held_for: str = ""
+
+
+class _Running(msgspec.Struct):
+    phase: Phase
+    estimate: Estimate
+    admitted_at_s: float
+    alone: bool
+    rss_mib: float = 0.0
+    killed: bool = False
+
+    @property
+    def committed_mib(self) -> float:
+        if self.rss_mib <= self.estimate.reserve_mib:
+            return self.estimate.reserve_mib
+        return self.rss_mib * OVERRUN_FACTOR
+
+
+class Governor:
+    """Pure policy of one build. ``cores`` is the most phases that run at once."""
+
+    def __init__(self, estimator: Estimator, *, cores: int, budget_mib: float) -> None:
+        self._estimator = estimator
+        self._cores = max(1, cores)
+        self._budget_mib = budget_mib
+        self._waiting: dict[int, _Waiting] = {}
+        self._running: dict[int, _Running] = {}
+        self._solo: set[int] = set()
+        self._outside_kills: dict[int, int] = {}
+        self._had_kill = False
+        self._last_total: tuple[float, float] | None = None
+
+    def handle(self, event: Event, now_s: float) -> list[Action]:
+        """Take one event at ``now_s`` and say what to do, in order."""
+        actions: list[Action] = []
+        if isinstance(event, UnitRegistered):
+            if self._had_kill and event.unit.threads > 1:
+                actions.append(SetThreads(unit_id=event.unit.unit_id, threads=1))
+        elif isinstance(event, PhaseAsked):
+            self._waiting[event.phase.phase_id] = _Waiting(
+                phase=event.phase, estimate=self._estimator.estimate(event.phase), asked_at_s=now_s
+            )
+        elif isinstance(event, PhaseEnded):
+            actions += self._ended(event, now_s)
+        elif isinstance(event, Sampled):
+            actions += self._sampled(event, now_s)
+        elif not isinstance(event, UnitEnded | Tick):
+            raise TypeError(event)
+        if isinstance(event, UnitRegistered | UnitEnded):
+            return actions
+        return actions + self._admit(now_s)
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def committed_mib(self) -> float:
+        """What running phases hold or may still take."""
+        return sum(each.committed_mib for each in self._running.values())
+
+    @property
+    def budget_mib(self) -> float:
+        return self._budget_mib
+
+    def check(self) -> None:
+        """Assert the invariants; called by every test that drives a governor."""
+        assert not self._waiting.keys() & self._running.keys()
+        assert len(self._running) <= self._cores
+        assert self._running or not self._waiting, "work waits while nothing runs"
+        if any(phase_id in self._solo for phase_id in self._running):
+            assert len(self._running) == 1, "a solo phase has company"
+
+    # -- ends, kills and second tries ------------------------------------------------------------------
+
+    def _ended(self, event: PhaseEnded, now_s: float) -> list[Action]:
+        self._waiting.pop(event.phase_id, None)
+        run = self._running.pop(event.phase_id, None)
+        if run is None:
+            return []
+        phase = run.phase
+        peak_mib = max(event.peak_mib, run.rss_mib)
+        self._estimator.observe(phase, outcome=event.outcome, peak_mib=peak_mib, wall_s=event.wall_s)
+        if event.outcome is Outcome.KILLED_OUTSIDE:
+            tries = self._outside_kills.get(phase.phase_id, 0) + 1
+            self._outside_kills[phase.phase_id] = tries
+            if tries > 1:
+                return [GiveUp(phase_id=phase.phase_id, verdict="external-kill", reason="killed again from outside")]
+            return self._again(run, run.estimate, solo=False, now_s=now_s)
+        if event.outcome not in (Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US):
+            self._solo.discard(phase.phase_id)
+            return []
+        self._had_kill = True
+        if event.outcome is Outcome.KILLED_BY_KERNEL and run.alone:
+            was_solo = phase.phase_id in self._solo
+            if was_solo or peak_mib >= TOO_BIG_SHARE * self._budget_mib:
+                self._solo.discard(phase.phase_id)
+                reason = f"killed at {peak_mib:.0f} MiB while it ran alone"
+                return [GiveUp(phase_id=phase.phase_id, verdict="too-big", reason=reason)]
+        estimate = self._estimator.raise_after_kill(
+            phase, peak_mib=peak_mib, reserved_mib=min(run.estimate.reserve_mib, self._budget_mib)
+        )
+        solo = run.alone or estimate.reserve_mib > self._budget_mib
+        return self._again(run, estimate, solo=solo, now_s=now_s)
+
+    def _again(self, run: _Running, estimate: Estimate, *, solo: bool, now_s: float) -> list[Action]:
+        phase = run.phase
+        if solo:
+            self._solo.add(phase.phase_id)
+        # It waited its turn once already: as old as its first admission.
+        self._waiting[phase.phase_id] = _Waiting(
+            phase=phase, estimate=estimate, asked_at_s=min(now_s, run.admitted_at_s), solo=solo
+        )
+        return [Requeue(phase_id=phase.phase_id, estimate=estimate, solo=solo)]
+
+    def _sampled(self, event: Sampled, now_s: float) -> list[Action]:
+        self._budget_mib = event.budget_mib
+        total_mib = 0.0
+        for phase_id, rss_mib in event.rss_mib:
+            total_mib += rss_mib
+            if (run := self._running.get(phase_id)) is not None:
+                run.rss_mib = rss_mib
+        last, self._last_total = self._last_total, (now_s, total_mib)
+        growth_mib_s = 0.0
+        if last is not None and now_s > last[0]:
+            growth_mib_s = max(0.0, (total_mib - last[1]) / (now_s - last[0]))
+        danger_mib = max(DANGER_SHARE * event.reserve_mib, KILL_LATENCY_S * growth_mib_s)
+        if event.headroom_mib >= danger_mib or any(run.killed for run in self._running.values()):
+            # Memory must fall before the next kill is considered.
+            return []
+        victim = choose(
+            [
+                Candidate(phase_id=phase_id, rss_mib=run.rss_mib, age_s=now_s - run.admitted_at_s)
+                for phase_id, run in self._running.items()
+            ]
+        )
+        if victim is None or victim.rss_mib <= danger_mib - event.headroom_mib:
+            return []
+        self._running[victim.phase_id].killed = True
+        reason = f"{event.headroom_mib:.0f} MiB left and {growth_mib_s:.0f} MiB/s growing"
+        return [Kill(phase_id=victim.phase_id, reason=reason)]
+
+    # -- admission ---------------------------------------------------------------------------------------
+
+    def _admit(self, now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        order = sorted(
+            self._waiting.values(),
+            key=lambda each: (-self._estimator.remaining_s(each.phase), each.asked_at_s, each.phase.phase_id),
+        )
+        starving = [each for each in order if now_s - each.asked_at_s >= DRAIN_AFTER_S]
+        order.sort(key=lambda each: 0 if each in starving else 1)
+        for waiting in order:
+            if len(self._running) >= self._cores:
+                break
+            reason = self._blocked(waiting)
+            if not reason:
+                actions.append(self._start(waiting, now_s))
+                continue
+            if waiting.held_for != reason:
+                waiting.held_for = reason
+                free_mib = max(0.0, self._budget_mib - self.committed_mib)
+                needs_mib = waiting.estimate.reserve_mib
+                actions.append(
+                    Hold(phase_id=waiting.phase.phase_id, needs_mib=needs_mib, free_mib=free_mib, reason=reason)
+                )
+            if waiting in starving:
+                break
+        return actions
+
+    def _blocked(self, waiting: _Waiting) -> str:
+        """Why this phase cannot start now; empty when it can."""
+        if not self._running:
+            # The progress floor: something always runs, whatever its estimate.
+            return ""
+        if any(run.killed for run in self._running.values()):
+            return "a kill is under way"
+        if waiting.solo:
+            return "it must run alone"
+        if any(phase_id in self._solo for phase_id in self._running):
+            return "another runs alone"
+        if self.committed_mib + waiting.estimate.reserve_mib > self._budget_mib:
+            return "memory"
+        return ""
+
+    def _start(self, waiting: _Waiting, now_s: float) -> Admit:
+        phase_id = waiting.phase.phase_id
+        del self._waiting[phase_id]
+        alone = not self._running
+        for run in self._running.values():
+            run.alone = False
+        self._running[phase_id] = _Running(
+            phase=waiting.phase, estimate=waiting.estimate, admitted_at_s=now_s, alone=alone
+        )
+        return Admit(phase_id=phase_id, estimate=waiting.estimate, alone=alone)

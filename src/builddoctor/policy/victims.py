@@ -1,0 +1,27 @@
+"""Which running phase to end when memory runs out. Pure.
+
+Rules: never the oldest while another will do; among the rest the one that frees most memory for the least lost work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A running phase as a possible victim."""
+
+    phase_id: int
+    rss_mib: float
+    age_s: float
+
+
+def choose(candidates: Sequence[Candidate]) -> Candidate | None:
+    """The victim, or None when fewer than two run: the only running phase is never ended for memory."""
+    if len(candidates) < 2:
+        return None
+    oldest = max(candidates, key=lambda each: (each.age_s, -each.phase_id))
+    others = [each for each in candidates if each.phase_id != oldest.phase_id]
+    return max(others, key=lambda each: (each.rss_mib / (each.age_s + 1.0), each.phase_id))

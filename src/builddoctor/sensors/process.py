@@ -1,0 +1,83 @@
+"""Memory and family of single processes, read straight from /proc.
+
+Covers: anonymous resident memory through a kept file descriptor (about 1 us a read), identity by start time, children,
+command line and parent.
+Does *not* cover: finding processes. Gates announce theirs; nobody scans the machine.
+"""
+
+from __future__ import annotations
+
+import os
+
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.units import MIB
+
+
+class RssProbe:
+    """One process's memory, until it ends. ``close`` it."""
+
+    def __init__(self, root: SystemRoot, pid: int, *, page_bytes: int) -> None:
+        self.pid = pid
+        self._page_mib = page_bytes / MIB
+        try:
+            self._fd: int | None = os.open(root.at(f"/proc/{pid}/statm"), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._fd = None
+
+    def anon_mib(self) -> float:
+        """resident - shared of statm, in MiB; 0 once the process is gone. statm counts pages of this kernel's size."""
+        if self._fd is None:
+            return 0.0
+        try:
+            fields = os.pread(self._fd, 96, 0).split()
+            return max(0, int(fields[1]) - int(fields[2])) * self._page_mib
+        except (OSError, IndexError, ValueError):
+            self.close()
+            return 0.0
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+class Processes:
+    """Questions about processes by pid. A process that is gone gives None or nothing, never an error."""
+
+    def __init__(self, root: SystemRoot) -> None:
+        self._root = root
+
+    def children(self, pid: int) -> list[int]:
+        """Direct children of a process's main thread."""
+        text = self._root.text(f"/proc/{pid}/task/{pid}/children") or ""
+        return [int(word) for word in text.split() if word.isdigit()]
+
+    def descendants(self, pid: int) -> list[int]:
+        """Children, their children, and so on; parents before children."""
+        found: list[int] = []
+        pending = self.children(pid)
+        while pending:
+            child = pending.pop(0)
+            if child not in found:
+                found.append(child)
+                pending += self.children(child)
+        return found
+
+    def parent(self, pid: int) -> int | None:
+        stat = self._stat(pid)
+        return int(stat[1]) if stat else None
+
+    def start_ticks(self, pid: int) -> int | None:
+        """Start time in clock ticks since boot: with the pid, the identity of a process."""
+        stat = self._stat(pid)
+        return int(stat[19]) if stat else None
+
+    def argv(self, pid: int) -> list[str]:
+        text = self._root.text(f"/proc/{pid}/cmdline") or ""
+        return text.split("\0")[:-1]
+
+    def _stat(self, pid: int) -> list[str]:
+        """Fields of stat from ``state`` on; the name before them may hold anything, parentheses too."""
+        text = self._root.text(f"/proc/{pid}/stat") or ""
+        fields = text.rpartition(")")[2].split()
+        return fields if len(fields) > 19 else []

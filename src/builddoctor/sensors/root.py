@@ -1,0 +1,43 @@
+"""The system as seen from a root folder and a clock, both injected, so that tests can hand in a tree of their own."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+
+class Clock(Protocol):
+    """Seconds on a clock that never goes back."""
+
+    def __call__(self) -> float: ...
+
+
+class SystemRoot(msgspec.Struct, frozen=True):
+    """``/`` in production; a temporary folder with kernel files written into it in tests."""
+
+    path: Path = Path("/")
+
+    def at(self, absolute: str) -> Path:
+        """The real place of a system path such as ``/proc/meminfo``."""
+        return self.path / absolute.lstrip("/")
+
+    def text(self, absolute: str) -> str | None:
+        """A file's text; None when it is missing or may not be read (never the same as "no limit")."""
+        try:
+            return self.at(absolute).read_text(encoding="utf-8", errors="replace")
+        except (OSError, ValueError):
+            return None
+
+
+def monotonic() -> float:
+    """The production clock."""
+    return time.monotonic()
+
+
+def page_size() -> int:
+    """Bytes a page: 4096 on x86-64, often 65536 on Grace. statm counts in these."""
+    return os.sysconf("SC_PAGESIZE")

@@ -1,0 +1,79 @@
+"""Where CUDA compilers may be on this machine: candidates only; each must prove itself (``intercept.toolkit``).
+
+Order: what the user named (``--toolkit``), CUDACXX, CUDA_HOME and CUDA_PATH, the nvcc on PATH, conda's prefix, the pip
+wheels of this Python (``nvidia/cu13``), /usr/local/cuda, /usr/local/cuda-X (newest first), Debian's split layout.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from builddoctor.sensors.root import SystemRoot
+
+OVERLAY_MARK = ".builddoctor-overlay"
+"""A folder with this file in it is an overlay of ours, not a toolkit."""
+
+_VERSION = re.compile(r"\A\d+(\.\d+)*\Z")
+
+
+def candidates(
+    root: SystemRoot, env: Mapping[str, str], *, wanted: str, site_folders: Sequence[Path]
+) -> Iterator[Path]:
+    """Paths of nvcc programs that exist, best first, without our own overlays. May repeat."""
+    for path in _guesses(root, env, wanted=wanted, site_folders=site_folders):
+        if path.is_file() and not is_overlay(path):
+            yield path
+
+
+def is_overlay(nvcc: Path) -> bool:
+    """This nvcc is a gate of ours."""
+    return (nvcc.parent.parent / OVERLAY_MARK).exists()
+
+
+def _guesses(root: SystemRoot, env: Mapping[str, str], *, wanted: str, site_folders: Sequence[Path]) -> Iterator[Path]:
+    if wanted and not _VERSION.match(wanted):
+        named = Path(wanted).expanduser()
+        yield named if named.name == "nvcc" else named / "bin" / "nvcc"
+        return
+    installed = _by_version(root)
+    if wanted:
+        yield from (nvcc for version, nvcc in installed if _matches(version, wanted))
+    if env.get("CUDACXX"):
+        named = env["CUDACXX"]
+        yield Path(named if "/" in named else shutil.which(named, path=env.get("PATH")) or named)
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if env.get(name):
+            yield Path(env[name]) / "bin" / "nvcc"
+    for folder in env.get("PATH", "").split(":"):
+        if folder:
+            yield Path(folder) / "nvcc"
+    if env.get("CONDA_PREFIX"):
+        yield Path(env["CONDA_PREFIX"]) / "bin" / "nvcc"
+    for site in site_folders:
+        yield from sorted(site.glob("nvidia/cu[0-9]*/bin/nvcc"), reverse=True)
+        yield site / "nvidia" / "cuda_nvcc" / "bin" / "nvcc"
+    yield root.at("/usr/local/cuda/bin/nvcc")
+    yield from (nvcc for _, nvcc in installed)
+    yield root.at("/usr/lib/nvidia-cuda-toolkit/bin/nvcc")
+
+
+def _by_version(root: SystemRoot) -> list[tuple[Version, Path]]:
+    """Toolkits in /usr/local/cuda-X and /opt/cuda-X, newest first."""
+    found: list[tuple[Version, Path]] = []
+    for parent in ("/usr/local", "/opt"):
+        for folder in root.at(parent).glob("cuda-*"):
+            try:
+                found.append((Version(folder.name.removeprefix("cuda-")), folder / "bin" / "nvcc"))
+            except InvalidVersion:
+                continue
+    return sorted(found, reverse=True)
+
+
+def _matches(version: Version, wanted: str) -> bool:
+    parts = [int(part) for part in wanted.split(".")]
+    return list(version.release[: len(parts)]) == parts

@@ -1,0 +1,79 @@
+"""Append records to a trace file.
+
+Each record is one ``write`` to a file opened with O_APPEND, so what was written survives the death of this process;
+``sync`` (to be called at least every two seconds and at pressure edges) makes it survive the machine's.
+A full disk never stops a build: records are dropped, counted, and writing goes on when there is room again. A line that
+was torn by it is closed first, so that later records stay readable.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from builddoctor.errors import FolderNotWritableError
+from builddoctor.trace.records import Record
+
+
+class TraceWriter:
+    """One trace file. ``path`` is created; its folder must exist."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.dropped = 0
+        """records that could not be written"""
+        self.problem = ""
+        """why the last record could not be written; empty when all is well"""
+        self._encoder = msgspec.json.Encoder()
+        self._torn = False
+        self._dirty = False
+        try:
+            self._fd: int | None = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC, 0o644
+            )
+        except OSError as error:
+            raise FolderNotWritableError(
+                f"cannot write the trace {path}: {error.strerror}",
+                hint="name a file in a folder that you may write: `--trace /some/folder/build.jsonl`",
+            ) from error
+
+    def write(self, record: Record) -> None:
+        """Append one record; never raises for a full or failing disk."""
+        if self._fd is None:
+            return
+        line = self._encoder.encode(record) + b"\n"
+        if self._torn:
+            line = b"\n" + line
+        try:
+            written = os.write(self._fd, line)
+        except OSError as error:
+            self.dropped += 1
+            self.problem = error.strerror or str(error)
+            return
+        self._dirty = True
+        self._torn = written < len(line)
+        if self._torn:
+            self.dropped += 1
+            self.problem = "No space left on device"
+        else:
+            self.problem = ""
+
+    def sync(self) -> None:
+        """Flush to the disk what was written since the last time. May block: call it from a thread."""
+        if self._fd is None or not self._dirty:
+            return
+        self._dirty = False
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            # A pipe or a special file cannot be synced; a failing disk shows at the next write.
+            self.problem = error.strerror or str(error)
+
+    def close(self) -> None:
+        """Sync and close; writing afterwards does nothing."""
+        self.sync()
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

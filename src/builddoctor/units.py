@@ -1,0 +1,68 @@
+"""Sizes and durations: parsed from what people type, written as people read them. Pure.
+
+Sizes inside builddoctor are MiB (``_mib``), durations are seconds (``_s``).
+"""
+
+from __future__ import annotations
+
+import re
+
+from builddoctor.errors import UsageError
+
+MIB = 1024 * 1024
+
+_SIZE = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?|\.\d+)\s*(?P<unit>[A-Za-z]*)\s*\Z")
+_BYTES_OF = {
+    "": 1,
+    "B": 1,
+    "K": 1024,
+    "KIB": 1024,
+    "KB": 1000,
+    "M": MIB,
+    "MIB": MIB,
+    "MB": 1000**2,
+    "G": 1024**3,
+    "GIB": 1024**3,
+    "GB": 1000**3,
+    "T": 1024**4,
+    "TIB": 1024**4,
+    "TB": 1000**4,
+}
+
+
+def parse_size_mib(text: str) -> float:
+    """``24GiB``, ``24G``, ``512M``, ``1.5TB`` or plain bytes, as MiB.
+
+    Raises UsageError for anything else, for zero, and for a size below 64 MiB, in which no compiler runs.
+    """
+    match = _SIZE.match(text)
+    scale = _BYTES_OF.get(match["unit"].upper()) if match else None
+    if match is None or scale is None:
+        raise UsageError(f"not a memory size: {text!r}", hint="write it as `--memory 24GiB`, `512M` or `1.5T`")
+    size_mib = float(match["number"]) * scale / MIB
+    if size_mib < 64:
+        raise UsageError(
+            f"a memory limit of {text.strip()} leaves no room for any compiler",
+            hint="the smallest compiler phases need about 100 MiB, big ones 4 GiB; for example `--memory 8GiB`",
+        )
+    return size_mib
+
+
+def format_mib(size_mib: float) -> str:
+    """``3.4 GiB`` from 1 GiB on, else ``412 MiB``."""
+    if abs(size_mib) >= 1024:
+        return f"{size_mib / 1024:.1f} GiB"
+    return f"{size_mib:.0f} MiB"
+
+
+def format_gib(size_mib: float) -> str:
+    """Bare GiB with one decimal, for places that name the unit once: ``19.2``."""
+    return f"{size_mib / 1024:.1f}"
+
+
+def format_clock(duration_s: float) -> str:
+    """``0:21``, ``12:41`` or ``1:02:03``."""
+    whole = max(0, round(duration_s))
+    hours, rest = divmod(whole, 3600)
+    minutes, seconds = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
