@@ -13,29 +13,29 @@ struct GemmModel {
 };
 
 template <class T> struct AddBias {
-  static __device__ float apply(const GemmArgs& a, float x, long long, int col) {
+  static __device__ float apply(const GemmArgs& a, float x, long long, int col, bool) {
     return x + to_float(static_cast<const T*>(a.bias)[col]);
   }
 };
 template <class T> struct AddResidual {
-  static __device__ float apply(const GemmArgs& a, float x, long long at, int) {
+  static __device__ float apply(const GemmArgs& a, float x, long long at, int, bool) {
     return x + to_float(static_cast<const T*>(a.residual)[at]);
   }
 };
 template <class F> struct Activate {
-  static __device__ float apply(const GemmArgs&, float x, long long, int) { return F::forward(x); }
+  static __device__ float apply(const GemmArgs&, float x, long long, int, bool) { return F::forward(x); }
 };
 template <class T> struct ScaleAndTrackMax {
-  static __device__ float apply(const GemmArgs& a, float x, long long, int) {
-    const float top = warp_max(fabsf(x));
+  static __device__ float apply(const GemmArgs& a, float x, long long, int, bool inside) {
+    const float top = warp_max(inside ? fabsf(x) : 0.0f);
     if (threadIdx.x % 32 == 0) atomic_max(a.amax, top);
     return fminf(fmaxf(x * *a.out_scale, -Limits<T>::max), Limits<T>::max);
   }
 };
 
 template <class... Ops> struct Epilogue {
-  static __device__ __forceinline__ float apply(const GemmArgs& a, float x, long long at, int col) {
-    ((x = Ops::apply(a, x, at, col)), ...);
+  static __device__ __forceinline__ float apply(const GemmArgs& a, float x, long long at, int col, bool inside) {
+    ((x = Ops::apply(a, x, at, col, inside)), ...);
     return x;
   }
 };
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(256) gemm_kernel(const GemmArgs a) {
       const bool in = row < a.m && col < a.n;
       const long long at = in ? static_cast<long long>(row) * a.n + col : 0;
       const float picked = j == 0 ? acc[i][0] : j == 1 ? acc[i][1] : j == 2 ? acc[i][2] : acc[i][3];
-      const float x = E::apply(a, in ? picked : 0.0f, at, in ? col : 0);
+      const float x = E::apply(a, in ? picked : 0.0f, at, in ? col : 0, in);
       if (in) static_cast<Out*>(a.d)[at] = from_float<Out>(x);
     }
 }

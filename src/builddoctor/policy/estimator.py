@@ -78,7 +78,7 @@ class PriorEstimator:
 
     def estimate(self, phase: Phase) -> Estimate:
         seen = self._seen_mib.get((phase.unit_id, phase.kind))
-        if seen is not None and phase.kind in (PhaseKind.CICC, PhaseKind.PTXAS, PhaseKind.PREPROCESS):
+        if seen is not None and phase.kind in (PhaseKind.CICC, PhaseKind.PTXAS):
             # The same unit's earlier arch: much the same code again.
             estimate = Estimate(peak_mib=seen, spread_mib=40.0 + 0.15 * seen, source="the unit's other arch")
         else:

@@ -100,6 +100,10 @@ class Governor:
             return actions
         return actions + self._admit(now_s)
 
+    def estimate(self, phase: Phase) -> Estimate:
+        """What is expected of a phase now."""
+        return self._estimator.estimate(phase)
+
     @property
     def running(self) -> int:
         return len(self._running)

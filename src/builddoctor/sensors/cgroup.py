@@ -2,12 +2,13 @@
 
 Covers: finding the directories (mountinfo + /proc/self/cgroup), limit, usage and reclaimable memory of each level, the
 kernel's kill counter. Rules and traps: kernel docs cgroup-v2.rst and cgroup-v1/memory.rst.
-Does *not* cover: mounts made outside our cgroup namespace (root ``/..``): their directory is above ours under an unknown
-name, so nothing is read from them.
+Does *not* cover: mounts made outside our cgroup namespace (root ``/..``): they name ours by an unknown path, so nothing
+is read from them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 import msgspec
@@ -94,9 +95,9 @@ def _memberships(text: str) -> dict[str, str]:
     return found
 
 
-def _preferred(mounts: object) -> list[_Mount]:
+def _preferred(mounts: Iterable[_Mount]) -> list[_Mount]:
     """Of several mounts of one hierarchy, the one under /sys/fs/cgroup first."""
-    return sorted(mounts, key=lambda mount: not mount.point.startswith("/sys/fs/cgroup"))  # type: ignore[call-overload, no-any-return]
+    return sorted(mounts, key=lambda mount: not mount.point.startswith("/sys/fs/cgroup"))
 
 
 def _walk(mount: _Mount, path: str) -> tuple[str, ...]:

@@ -44,8 +44,8 @@ def _guesses(root: SystemRoot, env: Mapping[str, str], *, wanted: str, site_fold
     if wanted:
         yield from (nvcc for version, nvcc in installed if _matches(version, wanted))
     if env.get("CUDACXX"):
-        named = env["CUDACXX"]
-        yield Path(named if "/" in named else shutil.which(named, path=env.get("PATH")) or named)
+        program = env["CUDACXX"]
+        yield Path(program if "/" in program else shutil.which(program, path=env.get("PATH")) or program)
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if env.get(name):
             yield Path(env[name]) / "bin" / "nvcc"

@@ -62,57 +62,69 @@ class Digest(msgspec.Struct, kw_only=True):
     exit_code: int | None
 
 
-def digest(records: Iterable[AnyRecord]) -> Digest:
-    """Read a trace once. The first record must be its header, as TraceReader guarantees."""
-    header: Header | None = None
-    phases: dict[int, PhaseRow] = {}
-    units: dict[str, UnitRow] = {}
-    unit_of: dict[int, str] = {}
-    running: Counter[str] = Counter()
-    most: Counter[str] = Counter()
-    last_at_s = 0.0
-    end: End | None = None
-    for record in records:
-        last_at_s = max(last_at_s, record.at_s)
+class _Reading:
+    """What has been read of a trace so far."""
+
+    def __init__(self) -> None:
+        self.header: Header | None = None
+        self.end: End | None = None
+        self.phases: dict[int, PhaseRow] = {}
+        self.units: dict[str, UnitRow] = {}
+        self.running: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+
+    def take(self, record: AnyRecord) -> None:
         if isinstance(record, Header):
-            header = record
+            self.header = record
         elif isinstance(record, UnitBegan):
             if record.counted:
-                units[record.unit_id] = UnitRow(unit=record.source)
+                self.units[record.unit_id] = UnitRow(unit=record.source)
         elif isinstance(record, PhaseQueued):
             row = PhaseRow(phase_id=record.phase_id, kind=record.kind, arch=record.arch, reserve_mib=record.reserve_mib)
-            phases[record.phase_id] = row
-            unit_of[record.phase_id] = record.unit_id
-            if record.unit_id in units:
-                units[record.unit_id].phases.append(row)
-        elif isinstance(record, PhaseAdmitted):
-            row = phases[record.phase_id]
+            self.phases[record.phase_id] = row
+            if record.unit_id in self.units:
+                self.units[record.unit_id].phases.append(row)
+        elif isinstance(record, End):
+            self.end = record
+        elif isinstance(record, PhaseAdmitted | PhaseCurve | PhaseFinished | Requeued) and (
+            known := self.phases.get(record.phase_id)
+        ):
+            self._take_of(known, record)
+
+    def _take_of(self, row: PhaseRow, record: PhaseAdmitted | PhaseCurve | PhaseFinished | Requeued) -> None:
+        if isinstance(record, PhaseAdmitted):
             row.waited_s += record.waited_s
-            running[row.kind] += 1
-            most[row.kind] = max(most[row.kind], running[row.kind])
+            self.running[row.kind] += 1
+            self.most[row.kind] = max(self.most[row.kind], self.running[row.kind])
         elif isinstance(record, PhaseCurve):
-            row = phases[record.phase_id]
             row.peak_mib = max(row.peak_mib, record.rss_mib)
-        elif isinstance(record, PhaseFinished):
-            row = phases[record.phase_id]
-            running[row.kind] -= 1
+        elif isinstance(record, Requeued):
+            row.requeues += 1
+        else:
+            self.running[row.kind] -= 1
             row.outcome = record.outcome
             row.peak_mib = max(row.peak_mib, record.peak_mib)
             row.wall_s += record.wall_s
             row.cpu_s += record.cpu_s
-        elif isinstance(record, Requeued):
-            phases[record.phase_id].requeues += 1
-        elif isinstance(record, End):
-            end = record
-    assert header is not None, "a trace begins with its header"
-    for unit in units.values():
+
+
+def digest(records: Iterable[AnyRecord]) -> Digest:
+    """Read a trace once. The first record must be its header, as TraceReader guarantees."""
+    reading = _Reading()
+    last_at_s = 0.0
+    for record in records:
+        last_at_s = max(last_at_s, record.at_s)
+        reading.take(record)
+    assert reading.header is not None, "a trace begins with its header"
+    units = list(reading.units.values())
+    for unit in units:
         unit.peak_mib = max((row.peak_mib for row in unit.phases), default=0.0)
         unit.wall_s = sum(row.wall_s for row in unit.phases)
     return Digest(
-        header=header,
-        units=sorted(units.values(), key=lambda unit: -unit.peak_mib),
-        most_at_once=dict(most),
+        header=reading.header,
+        units=sorted(units, key=lambda unit: -unit.peak_mib),
+        most_at_once=dict(reading.most),
         last_at_s=last_at_s,
-        whole=end is not None,
-        exit_code=None if end is None else end.summary.exit_code,
+        whole=reading.end is not None,
+        exit_code=None if reading.end is None else reading.end.summary.exit_code,
     )

@@ -23,7 +23,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", omit_defa
     at_s: float
 
 
-class Header(Record, tag="header"):
+class Header(Record, frozen=True, kw_only=True, tag="header"):
     """First line: what was run, where, under which limits."""
 
     schema: int
@@ -43,27 +43,27 @@ class Header(Record, tag="header"):
     page_kib: int
     toolkit: str = ""
     nvcc: str = ""
-    caps: list[str] = []
+    caps: list[str] = msgspec.field(default_factory=list)
     boot_id: str = ""
     oom_kills: int | None = None
     """the kernel's kill counter at the start"""
 
 
-class UnitBegan(Record, tag="unit"):
+class UnitBegan(Record, frozen=True, kw_only=True, tag="unit"):
     unit_id: str
     source: str
     output: str = ""
-    archs: list[str] = []
+    archs: list[str] = msgspec.field(default_factory=list)
     threads: int = 1
     counted: bool = True
     argv_digest: str = ""
 
 
-class UnitDone(Record, tag="unit-end"):
+class UnitDone(Record, frozen=True, kw_only=True, tag="unit-end"):
     unit_id: str
 
 
-class PhaseQueued(Record, tag="ask"):
+class PhaseQueued(Record, frozen=True, kw_only=True, tag="ask"):
     phase_id: int
     unit_id: str
     kind: str
@@ -77,26 +77,26 @@ class PhaseQueued(Record, tag="ask"):
     estimate_source: str
 
 
-class PhaseAdmitted(Record, tag="admit"):
+class PhaseAdmitted(Record, frozen=True, kw_only=True, tag="admit"):
     phase_id: int
     reserve_mib: float
     waited_s: float
     running: int
 
 
-class PhaseStarted(Record, tag="start"):
+class PhaseStarted(Record, frozen=True, kw_only=True, tag="start"):
     phase_id: int
     pid: int
 
 
-class PhaseCurve(Record, tag="rss"):
+class PhaseCurve(Record, frozen=True, kw_only=True, tag="rss"):
     """Memory of one running phase, written when it changed by a twentieth and by 16 MiB at least."""
 
     phase_id: int
     rss_mib: float
 
 
-class PhaseFinished(Record, tag="end"):
+class PhaseFinished(Record, frozen=True, kw_only=True, tag="end"):
     phase_id: int
     outcome: str
     exit_code: int | None = None
@@ -106,27 +106,27 @@ class PhaseFinished(Record, tag="end"):
     cpu_s: float
 
 
-class Requeued(Record, tag="requeue"):
+class Requeued(Record, frozen=True, kw_only=True, tag="requeue"):
     phase_id: int
     reserve_mib: float
     solo: bool
     lost_s: float
 
 
-class Killed(Record, tag="kill"):
+class Killed(Record, frozen=True, kw_only=True, tag="kill"):
     """builddoctor decided to end a phase."""
 
     phase_id: int
     reason: str
 
 
-class GaveUp(Record, tag="give-up"):
+class GaveUp(Record, frozen=True, kw_only=True, tag="give-up"):
     phase_id: int
     verdict: str
     reason: str
 
 
-class TickRecord(Record, tag="tick"):
+class TickRecord(Record, frozen=True, kw_only=True, tag="tick"):
     """Once a second: the whole picture."""
 
     budget_mib: float
@@ -139,14 +139,14 @@ class TickRecord(Record, tag="tick"):
     oom_kills: int | None = None
 
 
-class Note(Record, tag="note"):
+class Note(Record, frozen=True, kw_only=True, tag="note"):
     """Something worth a line to a person: a warning, a hold, a knob that was capped."""
 
     text: str
     level: str = "info"
 
 
-class End(Record, tag="summary"):
+class End(Record, frozen=True, kw_only=True, tag="summary"):
     """Last line of a whole trace: the summary object."""
 
     summary: Summary

@@ -61,8 +61,8 @@ struct NormArgs {
 /// y[rows, cols] = f(x); scale and amax are used by the fp8 paths only.
 struct ElementwiseArgs {
   const void *x, *gate;
-  void *y, *y_transposed;
-  const float *scale, *table;
+  void* y;
+  const float* scale;
   float* amax;
   const int* positions;
   int rows, cols, heads, head_dim;
@@ -96,11 +96,9 @@ AK_API int ak_gelu(const ak::ElementwiseArgs*);
 AK_API int ak_swiglu(const ak::ElementwiseArgs*);
 AK_API int ak_rope(const ak::ElementwiseArgs*);
 AK_API int ak_quantize_fp8(const ak::ElementwiseArgs*);
-AK_API int ak_cast_transpose(const ak::ElementwiseArgs*);
 AK_API int ak_gemm(const ak::GemmArgs*);
 AK_API int ak_plan_attention(int seq_q, int seq_kv, int head_dim, int* block_m, int* block_n, int* splits);
 AK_API int ak_workspace_bytes(const char* kernel, int rows, int cols, std::int64_t* bytes);
 AK_API int ak_reference_attention(const ak::AttentionArgs*);
-AK_API float ak_decode_fp8(int dtype, int bits);
 AK_API int ak_kernel_count();
 AK_API const char* ak_kernel_name(int index);

@@ -1,0 +1,83 @@
+"""Options that ``build`` and ``run`` share, and their way into a RunRequest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builddoctor.errors import FolderNotWritableError, UsageError
+from builddoctor.model.request import RunRequest
+from builddoctor.projects.archs import Arch, arch_environment
+from builddoctor.units import parse_size_mib
+
+Archs = Annotated[str, typer.Option("--arch", metavar="ARCH[,ARCH]", help="Device architectures, e.g. sm_100,sm_90a.")]
+Memory = Annotated[
+    str,
+    typer.Option("--memory", metavar="SIZE", help="A memory limit of your own, e.g. 24GiB; the lowest counts."),
+]
+Cores = Annotated[
+    int, typer.Option("--cores", metavar="N", help="Compiler phases that may run at once.  [default: usable cores]")
+]
+ToolkitOption = Annotated[
+    str, typer.Option("--toolkit", metavar="PATH|VERSION", help="The CUDA toolkit: its folder, its nvcc, or e.g. 13.0.")
+]
+TraceFile = Annotated[str, typer.Option("--trace", metavar="FILE", help="Write the trace to this file.")]
+SummaryFile = Annotated[
+    str, typer.Option("--summary", metavar="FILE", help="Write the summary to this file, one JSON object.")
+]
+IgnoreCaps = Annotated[
+    bool, typer.Option("--ignore-caps", help="Do not take MAX_JOBS and its kin as upper bounds; memory alone decides.")
+]
+
+
+def make_request(
+    command: tuple[str, ...],
+    *,
+    cwd: Path,
+    title: str,
+    archs: tuple[Arch, ...],
+    memory: str,
+    cores: int,
+    toolkit: str,
+    trace: str,
+    summary: str,
+    ignore_caps: bool,
+    need_toolkit: bool,
+    env: Mapping[str, str],
+) -> RunRequest:
+    """Check every value before anything starts. Raises UsageError or FolderNotWritableError."""
+    if cores < 0:
+        raise UsageError(f"--cores {cores}: there is no such number of cores", hint="leave it out to use all cores")
+    if summary:
+        _check_writable(Path(summary))
+    # What the user exported stands, where a project reads it in a form of its own.
+    extra = {name: value for name, value in arch_environment(archs).items() if name not in env or archs}
+    return RunRequest(
+        command=command,
+        cwd=str(cwd),
+        title=title,
+        archs=tuple(arch.sm for arch in archs),
+        memory_mib=parse_size_mib(memory) if memory else None,
+        cores=cores or None,
+        toolkit=toolkit,
+        trace=trace,
+        summary=os.path.abspath(summary) if summary else "",
+        ignore_caps=ignore_caps,
+        need_toolkit=need_toolkit,
+        extra_env=tuple(extra.items()),
+    )
+
+
+def _check_writable(path: Path) -> None:
+    """A summary that cannot be written is said before the build, not after it."""
+    try:
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        raise FolderNotWritableError(
+            f"cannot write the summary {path}: {error.strerror}", hint="name a file in a folder that you may write"
+        ) from error

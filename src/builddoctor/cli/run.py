@@ -1,0 +1,47 @@
+"""``builddoctor run -- COMMAND…``: supervise any build command."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builddoctor.cli import options
+from builddoctor.cli.supervised import run_supervised
+from builddoctor.errors import UsageError
+from builddoctor.projects.archs import parse_archs
+
+
+def run(
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND…", show_default=False)] = None,
+    arch: options.Archs = "",
+    memory: options.Memory = "",
+    cores: options.Cores = 0,
+    toolkit: options.ToolkitOption = "",
+    trace: options.TraceFile = "",
+    summary: options.SummaryFile = "",
+    ignore_caps: options.IgnoreCaps = False,
+) -> int:
+    """Supervise any build command: ninja, cmake --build, pip install, python setup.py …
+
+    The command runs as it is, in this folder; its exit code is passed through unchanged.
+    """
+    if not command:
+        raise UsageError("no command to run", hint="it goes after `--`: `builddoctor run -- ninja -C build`")
+    request = options.make_request(
+        tuple(command),
+        cwd=Path.cwd(),
+        title=" ".join([os.path.basename(command[0]), *command[1:]])[:60],
+        archs=parse_archs(arch) if arch else (),
+        memory=memory,
+        cores=cores,
+        toolkit=toolkit,
+        trace=trace,
+        summary=summary,
+        ignore_caps=ignore_caps,
+        need_toolkit=False,
+        env=os.environ,
+    )
+    return run_supervised(request)

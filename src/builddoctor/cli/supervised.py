@@ -1,0 +1,58 @@
+"""What ``build`` and ``run`` do alike: supervise, show, sum up, and give the build's exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from builddoctor.cli.output import print_error, print_notes
+from builddoctor.errors import FolderNotWritableError
+from builddoctor.intercept import nested
+from builddoctor.model.request import RunRequest
+from builddoctor.render.closing import closing
+from builddoctor.supervise.build import Outcome, supervise
+from builddoctor.supervise.fronts import Fronts
+from builddoctor.supervise.prepare import Prepared
+from builddoctor.supervise.screen import BoardScreen, Screen, wants_board
+from builddoctor.supervise.session import Session, describe
+
+
+def run_supervised(request: RunRequest, *, env: Mapping[str, str] = os.environ) -> int:
+    """Run the build to its end; gives the exit code."""
+    if nested.is_supervised(env):
+        print_notes(["builddoctor: already inside a supervised build; its gates serve this command too"])
+        nested.become(request.command, {**env, **dict(request.extra_env)}, request.cwd)
+
+    def make_screen(session: Session, prepared: Prepared, fronts: Fronts) -> Screen:
+        kind = BoardScreen if wants_board(env) else Screen
+        return kind(session, prepared, fronts, title=title_of(request, prepared))
+
+    outcome = supervise(request, env, make_screen)
+    _show(request, outcome)
+    if request.summary:
+        _write_summary(Path(request.summary), outcome)
+    return outcome.summary.exit_code
+
+
+def title_of(request: RunRequest, prepared: Prepared) -> str:
+    """``attention_kernels · sm_90 · nvcc 13.0.88``."""
+    nvcc = f"nvcc {prepared.toolkit.version}" if prepared.toolkit else ""
+    return " · ".join(part for part in (request.title, *request.archs, nvcc) if part)
+
+
+def _show(request: RunRequest, outcome: Outcome) -> None:
+    given_up = outcome.session.given_up
+    blame = describe(given_up.phase) if given_up is not None else ""
+    peak_mib = given_up.peak_mib if given_up is not None else 0.0
+    print_notes(closing(outcome.summary, title=request.title, blame=blame, peak_mib=peak_mib))
+
+
+def _write_summary(path: Path, outcome: Outcome) -> None:
+    try:
+        path.write_bytes(msgspec.json.encode(outcome.summary) + b"\n")
+    except OSError as error:
+        # The build's own result is worth more than the exit code of this.
+        print_error(FolderNotWritableError(f"cannot write the summary {path}: {error.strerror}"))

@@ -1,0 +1,71 @@
+"""What a program that runs a build (ninja, cmake, make) is about to build, and with which nvcc.
+
+Covers: finding the build folder from its arguments, the nvcc that the folder was configured with, ninja's ``-j``, and
+how many units ninja will compile.
+Does *not* cover: changing what it builds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from builddoctor.intercept.captured import run_captured
+from builddoctor.sensors.toolkits import is_overlay
+
+NINJA_NAMES = ("ninja", "ninja-build", "samu")
+_CACHED_NVCC = re.compile(r"^CMAKE_CUDA_COMPILER:[A-Z]+=(?P<path>/.*)$", re.MULTILINE)
+_NINJA_NVCC = re.compile(r"^nvcc = (?P<path>/\S*nvcc)\s*$", re.MULTILINE)
+_COMPILES = re.compile(r"\s(-c|-dc|-dw|-x cu)\s")
+_MOST_READ_BYTES = 4 * 1024 * 1024
+PLAN_TIMEOUT_S = 20.0
+
+
+def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
+    """The nvcc that the build folder calls by its own path; None when it is ours already, or there is none."""
+    folder = _build_folder(name, argv, cwd)
+    if folder is None:
+        return None
+    match = _CACHED_NVCC.search(_head(folder / "CMakeCache.txt")) or _NINJA_NVCC.search(_head(folder / "build.ninja"))
+    nvcc = Path(match["path"].strip()) if match else None
+    return nvcc if nvcc is not None and nvcc.is_file() and not is_overlay(nvcc) else None
+
+
+def wants_jobs(name: str, argv: Sequence[str]) -> bool:
+    """This is a ninja run without a ``-j`` of its own."""
+    return name in NINJA_NAMES and not any(word.startswith("-j") for word in argv) and not _asks_only(argv)
+
+
+def planned_units(ninja: str, argv: Sequence[str], cwd: str) -> int | None:
+    """How many units this ninja run will compile, by a dry run; None when ninja does not say."""
+    if _asks_only(argv):
+        return None
+    dry = run_captured([ninja, *argv, "-n", "-v"], cwd=cwd or None, timeout_s=PLAN_TIMEOUT_S)
+    if dry.status != 0:
+        return None
+    return sum(1 for line in dry.output.splitlines() if _COMPILES.search(line))
+
+
+def _asks_only(argv: Sequence[str]) -> bool:
+    return not {"-t", "-n", "--version", "-h", "--help"}.isdisjoint(argv)
+
+
+def _build_folder(name: str, argv: Sequence[str], cwd: str) -> Path | None:
+    if name == "cmake":
+        return Path(cwd, argv[argv.index("--build") + 1]) if "--build" in argv[:-1] else None
+    folder = Path(cwd)
+    for index, word in enumerate(argv):
+        if word == "-C" and index + 1 < len(argv):
+            folder /= argv[index + 1]
+        elif word.startswith("-C") and len(word) > 2:
+            folder /= word[2:]
+    return folder
+
+
+def _head(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_MOST_READ_BYTES).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,156 @@
+"""The supervisor's side of the guardian: start it, signal the build through it, hear how it ended.
+
+Covers: one build's guardian process. Does *not* cover: what the guardian does (``guardian_program``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from builddoctor.errors import CommandNotExecutableError, CommandNotFoundError
+from builddoctor.intercept import guardian_program
+from builddoctor.intercept.gate_files import interpreter
+
+
+def become_subreaper() -> None:
+    """Orphans of this process's descendants become its own children (prctl(2); needs no privilege)."""
+    ctypes.CDLL(None, use_errno=True).prctl(guardian_program.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class Guardian:
+    """A running guardian. ``fileno`` becomes readable when it says something; then call ``hear``."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        cleanup: Path,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [interpreter(), "-IS", guardian_program.__file__, str(theirs.fileno()), str(cleanup), "--", *command],
+                env=dict(env),
+                cwd=cwd,
+                stdin=None if not os.isatty(0) else subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self._socket = ours
+        self._heard = b""
+        self.command = command
+        self.build_pid: int | None = None
+        self.status: int | None = None
+        """wait status of the build command, once it has ended"""
+        self.left = 0
+        """processes that the build left behind and that were ended"""
+        self.lost = False
+        """the guardian died before the build did"""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def ended(self) -> bool:
+        return self.status is not None or self.lost
+
+    def hear(self) -> None:
+        """Read what the guardian says; raises CommandNotFoundError when the command cannot be started."""
+        try:
+            data = self._socket.recv(4096)
+        except OSError:
+            data = b""
+        if not data:
+            self.lost = self.status is None
+            return
+        self._heard += data
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            word, _, number = line.decode().partition(" ")
+            if word == "pid":
+                self.build_pid = int(number)
+            elif word == "status":
+                self.status = int(number)
+            elif word == "left":
+                self.left = int(number)
+            elif word == "failed":
+                raise self._start_error(int(number))
+
+    def signal_build(self, number: int) -> None:
+        """Send a signal to the build's process group."""
+        self._send(number)
+
+    def end_all(self) -> None:
+        """End every process of the build."""
+        self._send(guardian_program.END_ALL)
+
+    def close(self) -> None:
+        """Wait for the guardian to go; if it died early, end what it guarded (we are the next subreaper)."""
+        self._socket.close()
+        self._process.wait()
+        if self.lost:
+            orphans = guardian_program.Guardian(-1, "")  # type: ignore[no-untyped-call]
+            orphans.end_all()  # type: ignore[no-untyped-call]
+
+    def _send(self, message: int) -> None:
+        try:
+            self._socket.send(bytes([message]))
+        except OSError:
+            self.lost = self.status is None
+
+    def _start_error(self, number: int) -> CommandNotFoundError | CommandNotExecutableError:
+        name = self.command[0]
+        if number in (2, 20):
+            return CommandNotFoundError(
+                f"the build command does not exist: {name}",
+                hint="the command goes after `--`, as in `builddoctor run -- ninja -C build`",
+            )
+        return CommandNotExecutableError(
+            f"the build command cannot be started: {name}: {os.strerror(number)}",
+            hint=f"is it meant to be run by a shell? `builddoctor run -- sh {name}`",
+        )
+
+
+def exit_code_of(status: int) -> int:
+    """A wait status as a shell gives it: the exit code, or 128 + the signal."""
+    code = os.waitstatus_to_exitcode(status)
+    return 128 - code if code < 0 else code
+
+
+class PidHandle:
+    """A process held by a pidfd: a signal through it never reaches another that got the same pid."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._fd: int | None = os.pidfd_open(pid)
+
+    def fileno(self) -> int:
+        return -1 if self._fd is None else self._fd
+
+    def kill(self) -> None:
+        if self._fd is not None:
+            try:
+                signal.pidfd_send_signal(self._fd, signal.SIGKILL)
+            except OSError:
+                self.close()
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

@@ -1,0 +1,183 @@
+"""The guardian: parent of the build, so that nothing of it can outlive the supervisor.
+
+Stand-alone, standard library only, run as ``python -IS`` in a session of its own:
+``guardian.py FD CLEANUP -- COMMAND…``. It is a child subreaper: whatever the build leaves behind becomes its child.
+Over FD, one byte a message, the supervisor asks for a signal to the build's group (the byte is its number) or for the
+end of everything (0xff); the guardian answers with lines: ``pid N``, ``failed ERRNO``, ``status N``, ``left N``. End of
+file on FD means that the supervisor is dead: everything ends, temporary files of killed compilers and CLEANUP (the
+run's own folder) are removed.
+
+Compilers get SIGTERM first, since gcc and nvcc then remove their temporary files themselves.
+"""
+
+import contextlib
+import ctypes
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+PR_SET_CHILD_SUBREAPER = 36
+END_ALL = 0xFF
+TERM_GRACE_S = 1.5
+
+
+class Guardian:
+    def __init__(self, control, cleanup):
+        self.control = control
+        self.cleanup = cleanup
+        self.build = None
+        self.status = None
+        self.nvccs = set()
+
+    def say(self, text):
+        with contextlib.suppress(OSError):
+            os.write(self.control, (text + "\n").encode())
+
+    def start(self, command):
+        """Fork the build into a process group of its own."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.setpgid(0, 0)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            os.close(self.control)
+            try:
+                os.execvp(command[0], command)
+            except OSError as error:
+                os.write(writer, str(error.errno).encode())
+            os._exit(127)
+        os.close(writer)
+        self.build = child
+        with contextlib.suppress(OSError):
+            os.setpgid(child, child)
+        problem = os.read(reader, 16)
+        os.close(reader)
+        if problem:
+            self.say("failed " + problem.decode())
+        else:
+            self.say("pid %d" % child)
+
+    def reap(self):
+        """Collect whatever ended; True while there are children."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.build:
+                self.status = status
+
+    def descendants(self):
+        """All below us, by the parent of each process of the system: threads fork too."""
+        children = {}
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                try:
+                    with open("/proc/%s/stat" % name, "rb") as stat:
+                        head, _, tail = stat.read().rpartition(b")")
+                except OSError:
+                    continue
+                fields = tail.split()
+                if fields[0] != b"Z":
+                    children.setdefault(int(fields[1]), []).append(int(name))
+                if head.endswith(b"(nvcc"):
+                    self.nvccs.add(int(name))
+        found, pending = [], [os.getpid()]
+        while pending:
+            for child in children.get(pending.pop(), ()):
+                found.append(child)
+                pending.append(child)
+        return found
+
+    def end_all(self):
+        """End every descendant: SIGTERM, a moment to clean up, then SIGKILL until none is left. Gives their number."""
+        victims = self.descendants()
+        self.nvccs &= set(victims)
+        for pid in victims:
+            self.signal(pid, signal.SIGTERM)
+            self.signal(pid, signal.SIGCONT)
+        deadline = time.monotonic() + TERM_GRACE_S
+        while self.reap() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        while self.reap():
+            for pid in self.descendants():
+                self.signal(pid, signal.SIGKILL)
+            time.sleep(0.02)
+        for pid in self.nvccs:
+            self.remove_temporary(pid)
+        return len(victims)
+
+    @staticmethod
+    def signal(pid, number):
+        """Only ever called with a descendant that has not been reaped: its pid cannot belong to another."""
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+    @staticmethod
+    def remove_temporary(pid):
+        """nvcc names its temporary files after its pid; it leaves them when it is killed."""
+        folder = tempfile.gettempdir()
+        mark = "tmpxft_%08x_" % pid
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                if name.startswith(mark):
+                    with contextlib.suppress(OSError):
+                        os.unlink(os.path.join(folder, name))
+
+    def obey(self, message):
+        """One byte from the supervisor."""
+        if message == END_ALL:
+            self.end_all()
+        elif self.status is None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.build, message)
+
+    def watch(self, woken):
+        """Until the build has ended, or the supervisor has."""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        poll.register(woken, select.POLLIN)
+        while True:
+            self.reap()
+            if self.status is not None:
+                left = self.end_all() if self.reap() else 0
+                self.say("left %d" % left)
+                self.say("status %d" % self.status)
+                return
+            for fd, _ in poll.poll():
+                if fd == woken:
+                    os.read(woken, 512)
+                    continue
+                message = os.read(self.control, 1)
+                if not message:
+                    self.end_all()
+                    shutil.rmtree(self.cleanup, ignore_errors=True)
+                    return
+                self.obey(message[0])
+
+
+def main(argv):
+    control, cleanup, command = int(argv[1]), argv[2], argv[4:]
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    os.set_inheritable(control, False)
+    woken, waker = os.pipe()
+    for fd in (woken, waker):
+        os.set_blocking(fd, False)
+    signal.set_wakeup_fd(waker)
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Handled, not ignored: an ignored signal would stay ignored in the build. Only FD is obeyed.
+        signal.signal(number, lambda *_: None)
+    guardian = Guardian(control, cleanup)
+    guardian.start(command)
+    guardian.watch(woken)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

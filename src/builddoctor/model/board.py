@@ -1,0 +1,63 @@
+"""The state of a running build as the screen shows it: one frozen picture at a time."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RunningRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One running phase."""
+
+    kind: str
+    source: str
+    arch: str
+    rss_mib: float
+    estimate_mib: float
+    running_s: float
+
+
+class WaitingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The first of the phases that wait for memory, and why."""
+
+    kind: str
+    source: str
+    needs_mib: float
+    free_mib: float
+    reason: str
+    waited_s: float
+
+
+class EventRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened, in words."""
+
+    at_s: float
+    text: str
+    warning: bool = False
+
+
+class BoardState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything on the screen."""
+
+    title: str
+    elapsed_s: float
+    units_done: int
+    units_open: int
+    units_total: int | None
+    """None while nobody has said how many there will be"""
+    phases_done: int
+    requeued: int
+    kernel_kills: int
+    used_mib: float
+    budget_mib: float
+    limit_mib: float
+    limited_by: str
+    jobs: int
+    jobs_mean: float
+    jobs_max: int
+    window: int
+    threads: int
+    running: tuple[RunningRow, ...]
+    waiting: int
+    held: WaitingRow | None
+    events: tuple[EventRow, ...]
+    """oldest first"""

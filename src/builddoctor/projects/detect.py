@@ -1,0 +1,83 @@
+"""What a folder is, and the command that builds it.
+
+Covers: Python projects (pyproject.toml, setup.py), CMake projects, and configured build folders (build.ninja).
+Does *not* cover: projects by name, and what single projects need beyond that.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from builddoctor.errors import NoBuildSystemError, ProjectNotFoundError
+from builddoctor.projects.archs import Arch
+
+
+class Project(msgspec.Struct, frozen=True, kw_only=True):
+    """A project to build."""
+
+    name: str
+    kind: str
+    """``python``, ``cmake`` or ``ninja``"""
+    path: Path
+    command: tuple[str, ...]
+    output: str = ""
+    """where what is built goes, for the closing words"""
+
+
+def find_project(path: Path, archs: tuple[Arch, ...], env: Mapping[str, str], wheel_folder: Path | None) -> Project:
+    """The project in ``path``. Raises ProjectNotFoundError or NoBuildSystemError."""
+    if not path.exists():
+        raise ProjectNotFoundError(
+            f"no such path: {path}", hint="give the folder of the project's checkout: `builddoctor build path/to/it`"
+        )
+    folder = path.resolve()
+    if folder.is_file():
+        raise NoBuildSystemError(
+            f"{path} is a file, not a project folder", hint=f"`builddoctor build {shlex.quote(str(path.parent))}`"
+        )
+    if (folder / "setup.py").exists() or (folder / "pyproject.toml").exists():
+        return _python(folder, env, wheel_folder)
+    if (folder / "CMakeLists.txt").exists():
+        return _cmake(folder, archs, env)
+    if (folder / "build.ninja").exists():
+        return Project(name=folder.name, kind="ninja", path=folder, command=("ninja",), output=str(folder))
+    raise NoBuildSystemError(
+        f"no build system found in {folder}: no setup.py, pyproject.toml, CMakeLists.txt or build.ninja",
+        hint="any build command can be supervised as it is: `builddoctor run -- make -j8`",
+    )
+
+
+def _python(folder: Path, env: Mapping[str, str], wheel_folder: Path | None) -> Project:
+    """A wheel, in this very environment: with build isolation the project would not see its torch, nor our gates."""
+    python = shutil.which("python", path=env.get("PATH")) or shutil.which("python3", path=env.get("PATH")) or "python3"
+    wheels = wheel_folder or folder / "dist"
+    command = (
+        python,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-build-isolation",
+        "--no-deps",
+        "--verbose",
+        "--wheel-dir",
+        str(wheels),
+    )
+    return Project(name=folder.name, kind="python", path=folder, command=(*command, str(folder)), output=str(wheels))
+
+
+def _cmake(folder: Path, archs: tuple[Arch, ...], env: Mapping[str, str]) -> Project:
+    build = folder / "build"
+    configure = ["cmake", "-S", str(folder), "-B", str(build)]
+    if not (build / "CMakeCache.txt").exists():
+        configure += ["-G", env.get("CMAKE_GENERATOR") or "Ninja"]
+        if "CMAKE_BUILD_TYPE" not in env:
+            configure.append("-DCMAKE_BUILD_TYPE=Release")
+    if archs:
+        configure.append("-DCMAKE_CUDA_ARCHITECTURES=" + ";".join(arch.number for arch in archs))
+    script = f"{shlex.join(configure)} && exec cmake --build {shlex.quote(str(build))}"
+    return Project(name=folder.name, kind="cmake", path=folder, command=("/bin/sh", "-c", script), output=str(build))

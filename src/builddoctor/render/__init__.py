@@ -1,0 +1,1 @@
+"""Pictures and words: pure functions from states and summaries to text. Nothing here prints."""

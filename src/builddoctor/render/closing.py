@@ -1,0 +1,42 @@
+"""The last words of a build: what came of it, in a few lines that a person wants to read. Pure."""
+
+from __future__ import annotations
+
+from builddoctor.model.summary import Summary
+from builddoctor.units import format_clock, format_gib, format_mib
+
+
+def closing(summary: Summary, *, title: str, blame: str = "", peak_mib: float = 0.0) -> list[str]:
+    """Lines after a build. ``blame``: the phase that could not be saved, and the most that it held."""
+    lines = [_headline(summary, title)]
+    if summary.verdict == "too-big":
+        lines += [
+            f"  {blame} does not fit: the kernel ended it at {format_mib(peak_mib)} while it ran alone.",
+            "  Fewer jobs cannot help: it was the only compiler running. It needs a higher memory limit, fewer archs,",
+            "  or another compiler version.",
+        ]
+    elif summary.verdict == "external-kill":
+        lines.append(
+            f"  {blame} was killed twice from outside; no kernel counter rose, so it was not this memory limit."
+        )
+    redone = f"{summary.requeued} phase{'s' * (summary.requeued != 1)} redone"
+    lines.append(
+        f"  peak {format_gib(summary.peak_mib)} of {format_gib(summary.limit_mib)} GiB · {summary.units} units, "
+        f"{summary.phases} phases · {redone} · kernel kills {summary.kernel_oom_kills}"
+    )
+    each_ms = 1000 * summary.gate_overhead_s / summary.gates if summary.gates else 0.0
+    lines.append(
+        f"  jobs {summary.effective_jobs_mean:.1f} on average, {summary.effective_jobs_max} at most · "
+        f"gates {summary.gate_overhead_s:.1f} s ({each_ms:.0f} ms and at most {summary.gate_peak_mib:.0f} MiB each)"
+    )
+    lines.append(f"  trace   {summary.trace}")
+    return lines
+
+
+def _headline(summary: Summary, title: str) -> str:
+    took = format_clock(summary.wall_s)
+    if summary.result == "ok":
+        return f"✓ {title} in {took}"
+    if summary.result == "interrupted":
+        return f"✗ {title} interrupted after {took}; nothing of it is left running"
+    return f"✗ {title} failed with exit code {summary.exit_code} after {took}"

@@ -1,0 +1,1 @@
+"""Wires sensors, policy, gates and trace together; holds the only event loop."""

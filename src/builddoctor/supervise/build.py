@@ -1,0 +1,260 @@
+"""Run one supervised build, from prepared to summary: the event loop.
+
+Covers: socket, guardian, sampler, screen and signals of one build, in the right order and all ended again.
+Does *not* cover: deciding what runs (``policy``), or what is printed (``render``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+import builddoctor
+from builddoctor.errors import BuildLostError
+from builddoctor.intercept.environment import build_environment
+from builddoctor.intercept.guardian import Guardian, become_subreaper, exit_code_of
+from builddoctor.intercept.protocol import Connection, serve
+from builddoctor.model.request import RunRequest
+from builddoctor.model.summary import Summary
+from builddoctor.policy.estimator import PriorEstimator
+from builddoctor.policy.governor import Governor
+from builddoctor.sensors.limits import KillCounter, MemorySensor
+from builddoctor.sensors.root import Clock, SystemRoot, monotonic, page_size
+from builddoctor.supervise.accounts import Accounts
+from builddoctor.supervise.folders import run_folder, trace_file
+from builddoctor.supervise.fronts import Fronts
+from builddoctor.supervise.kill_evidence import KillEvidence
+from builddoctor.supervise.prepare import Prepared, prepare
+from builddoctor.supervise.sampler import Sampler
+from builddoctor.supervise.screen import Screen
+from builddoctor.supervise.session import Session
+from builddoctor.trace.masking import mask_argv
+from builddoctor.trace.records import TRACE_SCHEMA, End, Header
+from builddoctor.trace.writer import TraceWriter
+
+GRACE_S = 5.0
+"""After Ctrl-C the build has this long to end by itself; then it is ended."""
+
+
+class Outcome:
+    """How a build went, for whoever prints it."""
+
+    def __init__(self, summary: Summary, session: Session, prepared: Prepared) -> None:
+        self.summary = summary
+        self.session = session
+        self.prepared = prepared
+
+
+def supervise(
+    request: RunRequest,
+    env: Mapping[str, str],
+    make_screen: Callable[[Session, Prepared, Fronts], Screen],
+    *,
+    root: SystemRoot | None = None,
+    clock: Clock = monotonic,
+) -> Outcome:
+    """Run ``request`` to its end. Raises BuildDoctorError when it cannot be started or was lost."""
+    system = root or SystemRoot()
+    sensor = MemorySensor(system, user_limit_mib=request.memory_mib)
+    prepared = prepare(request, env, system, sensor)
+    trace_id = uuid.uuid4().hex[:6]
+    stamp = datetime.now(timezone.utc)
+    trace = TraceWriter(trace_file(env, request.trace, trace_id, stamp.strftime("%Y%m%d-%H%M%S")))
+    folder = run_folder(env)
+    try:
+        become_subreaper()
+        build = _Build(request, env, prepared, trace, sensor, system, clock, folder)
+        trace.write(build.header(trace_id, stamp))
+        return asyncio.run(build.run(make_screen))
+    finally:
+        trace.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Build:
+    def __init__(
+        self,
+        request: RunRequest,
+        env: Mapping[str, str],
+        prepared: Prepared,
+        trace: TraceWriter,
+        sensor: MemorySensor,
+        root: SystemRoot,
+        clock: Clock,
+        folder: Path,
+    ) -> None:
+        self.request = request
+        self.env = env
+        self.prepared = prepared
+        self.folder = folder
+        self.sensor = sensor
+        self.clock = clock
+        self.root = root
+        self.fronts = Fronts(prepared, env)
+        self.session = Session(
+            governor=Governor(PriorEstimator(), cores=prepared.cores, budget_mib=prepared.budget_mib),
+            trace=trace,
+            accounts=Accounts(clock()),
+            evidence=KillEvidence(KillCounter(root)),
+            root=root,
+            page_bytes=page_size(),
+            clock=clock,
+            answer_front=self.fronts.answer,
+        )
+        self.signalled: int | None = None
+        self._guardian: Guardian | None = None
+        self._ending: asyncio.TimerHandle | None = None
+
+    def header(self, trace_id: str, stamp: datetime) -> Header:
+        prepared, toolkit = self.prepared, self.prepared.toolkit
+        return Header(
+            at_s=0.0,
+            schema=TRACE_SCHEMA,
+            builddoctor=builddoctor.__version__,
+            trace_id=trace_id,
+            started_at=stamp.isoformat(timespec="seconds"),
+            command=mask_argv(self.request.command),
+            cwd=self.request.cwd,
+            title=self.request.title,
+            archs=list(self.request.archs),
+            cores=prepared.cores,
+            window=prepared.knobs.window,
+            budget_mib=round(prepared.budget_mib, 1),
+            limit_mib=round(prepared.reading.limit_mib, 1),
+            limited_by=prepared.reading.tightest.source,
+            page_kib=page_size() // 1024,
+            toolkit=toolkit.home if toolkit else "",
+            nvcc=toolkit.version if toolkit else "",
+            caps=list(prepared.knobs.caps),
+            boot_id=(self.root.text("/proc/sys/kernel/random/boot_id") or "").strip(),
+            oom_kills=KillCounter(self.root).host(),
+        )
+
+    async def run(self, make_screen: Callable[[Session, Prepared, Fronts], Screen]) -> Outcome:
+        socket = self.folder / "socket"
+        server = await serve(socket, self._converse)
+        sampler = Sampler(self.session, self.sensor, clock=self.clock, reading=self.prepared.reading)
+        screen = make_screen(self.session, self.prepared, self.fronts)
+        screen.watch(sampler)
+        ended = asyncio.Event()
+        self._tell_start()
+        guardian = self._guardian = Guardian(
+            self.request.command,
+            env=self._environment(socket),
+            cwd=self.request.cwd,
+            cleanup=self.folder,
+            stdout=screen.stdout_fd,
+            stderr=screen.stderr_fd,
+        )
+        loop = asyncio.get_running_loop()
+        problem: list[BaseException] = []
+
+        def hear() -> None:
+            try:
+                guardian.hear()
+            except Exception as error:  # noqa: BLE001 - handed to the waiting side, whatever it is
+                problem.append(error)
+            if problem or guardian.ended:
+                loop.remove_reader(guardian.fileno())
+                ended.set()
+
+        loop.add_reader(guardian.fileno(), hear)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._interrupted, number)
+        tasks = [asyncio.create_task(sampler.run()), *screen.start()]
+        try:
+            await ended.wait()
+        finally:
+            if self._ending is not None:
+                self._ending.cancel()
+            wall_s = self.session.at_s()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            server.close()
+            guardian.close()
+            self.session.units.close()
+            await screen.stop()
+        if problem:
+            raise problem[0]
+        if guardian.lost:
+            raise BuildLostError(
+                "the process that guards the build was killed; the build has been ended with it",
+                hint="if the system ran out of memory, `--memory` with a lower limit keeps more of it free",
+            )
+        if guardian.left:
+            self.session.tell(f"ended {guardian.left} processes that the build had left behind")
+        summary = self._summary(guardian, wall_s)
+        self.session.trace.write(End(at_s=self.session.at_s(), summary=summary))
+        return Outcome(summary, self.session, self.prepared)
+
+    async def _converse(self, connection: Connection) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self.session.converse(connection)
+
+    def _environment(self, socket: Path) -> dict[str, str]:
+        prepared = self.prepared
+        env = build_environment(
+            {**self.env, **dict(self.request.extra_env)},
+            socket=str(socket),
+            host=prepared.host,
+            cuda=prepared.cuda,
+            toolkit=prepared.toolkit,
+            fallback_folder=prepared.fallback_folder,
+        )
+        return env | prepared.knobs.exports
+
+    def _tell_start(self) -> None:
+        if self.prepared.knobs.caps:
+            caps = ", ".join(self.prepared.knobs.caps)
+            self.session.tell(f"keeps your {caps} as an upper bound (`--ignore-caps` to let memory alone decide)")
+        if self.prepared.toolkit_problem:
+            self.session.tell(f"supervises host compilers only: {self.prepared.toolkit_problem}", warning=True)
+
+    def _interrupted(self, number: int) -> None:
+        """First a chance to end in order, then the end; a second signal comes straight to that."""
+        if self._guardian is None:
+            return
+        if self.signalled is None:
+            self.signalled = number
+            self.session.tell(f"{signal.Signals(number).name}: the build is being ended")
+            self._guardian.signal_build(number)
+            self._ending = asyncio.get_running_loop().call_later(GRACE_S, self._guardian.end_all)
+        else:
+            self._guardian.end_all()
+
+    def _summary(self, guardian: Guardian, wall_s: float) -> Summary:
+        session, accounts = self.session, self.session.accounts
+        exit_code = exit_code_of(guardian.status or 0)
+        if self.signalled is not None:
+            exit_code = 128 + self.signalled
+        result = "interrupted" if self.signalled is not None else "ok" if exit_code == 0 else "failed"
+        verdict = session.verdict.verdict if session.verdict is not None and result == "failed" else None
+        return Summary(
+            result=result,
+            exit_code=exit_code,
+            verdict=verdict,
+            wall_s=round(wall_s, 3),
+            cpu_s=round(accounts.cpu_s, 3),
+            budget_mib=round(session.governor.budget_mib, 1),
+            limit_mib=round(self.prepared.reading.limit_mib, 1),
+            peak_mib=round(accounts.peak_mib, 1),
+            kernel_oom_kills=session.evidence.total(),
+            requeued=accounts.requeued,
+            killed=accounts.killed,
+            units=accounts.units,
+            phases=accounts.phases,
+            effective_jobs_mean=round(accounts.jobs_mean(self.clock()), 2),
+            effective_jobs_max=accounts.jobs_max,
+            gate_overhead_s=round(accounts.gate_overhead_s, 3),
+            gate_peak_mib=round(accounts.gate_peak_mib, 1),
+            gates=accounts.gates,
+            trace=os.fspath(session.trace.path),
+        )

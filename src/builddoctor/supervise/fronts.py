@@ -1,0 +1,55 @@
+"""Answers to the programs that run a build: ninja's window, and the net for folders configured without us."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from builddoctor.intercept import fronts
+from builddoctor.intercept.environment import net
+from builddoctor.intercept.overlay import toolkit_overlay
+from builddoctor.intercept.protocol import Registered
+from builddoctor.intercept.toolkit import probe
+from builddoctor.supervise.prepare import Prepared
+
+
+class Fronts:
+    """What is known of the build from those that run it. ``planned`` adds up the units of all ninja runs."""
+
+    def __init__(self, prepared: Prepared, env: Mapping[str, str]) -> None:
+        self._prepared = prepared
+        self._env = env
+        self._real = dict(prepared.tools.fronts)
+        self._counting: set[asyncio.Task[None]] = set()
+        self.planned: int | None = None
+        self.caught: list[str] = []
+        """nvccs that a folder calls by their own path, and that were caught all the same"""
+
+    async def answer(self, front: Registered) -> tuple[list[str], dict[str, str]]:
+        """Further arguments and environment for this program."""
+        arguments: list[str] = []
+        if fronts.wants_jobs(front.name, front.argv):
+            arguments = ["-j", str(self._prepared.knobs.window)]
+        if front.name in fronts.NINJA_NAMES:
+            counting = asyncio.create_task(self._count(front))
+            self._counting.add(counting)
+            counting.add_done_callback(self._counting.discard)
+        nvcc = fronts.configured_nvcc(front.name, front.argv, front.cwd)
+        settings = await asyncio.to_thread(self._net, nvcc) if nvcc is not None else {}
+        return arguments, settings
+
+    def _net(self, nvcc: Path) -> dict[str, str]:
+        toolkit = probe(nvcc, self._env)
+        if isinstance(toolkit, str):
+            return {}
+        self.caught.append(str(nvcc))
+        return net(cuda=toolkit_overlay(self._prepared.cache, toolkit), toolkit=toolkit)
+
+    async def _count(self, front: Registered) -> None:
+        real = self._real.get(front.name)
+        if real is None:
+            return
+        planned = await asyncio.to_thread(fronts.planned_units, real, front.argv, front.cwd)
+        if planned:
+            self.planned = (self.planned or 0) + planned

@@ -1,0 +1,123 @@
+"""Everything that is settled before a build starts: toolkit, overlays, limits, window, knobs.
+
+Covers: finding, checking and refusing; nothing has been started when it raises.
+Does *not* cover: running (``supervise.build``).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import ninja
+
+from builddoctor.errors import MemoryBudgetError, PlatformError, ToolkitBrokenError, ToolkitNotFoundError
+from builddoctor.intercept import knobs
+from builddoctor.intercept.compilers import clangs, host_compilers
+from builddoctor.intercept.overlay import FRONTS, HostTools, host_overlay, toolkit_overlay
+from builddoctor.intercept.toolkit import find_toolkit
+from builddoctor.model.limits import MemoryReading
+from builddoctor.model.request import RunRequest
+from builddoctor.model.toolkit import Toolkit
+from builddoctor.policy.budget import budget_mib, reserve_mib, window
+from builddoctor.sensors.cores import usable_cores
+from builddoctor.sensors.limits import MemorySensor
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.sensors.toolkits import candidates
+from builddoctor.supervise.folders import cache_folder
+from builddoctor.units import format_mib
+
+LEAST_BUDGET_MIB = 64.0
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """What a build starts with."""
+
+    toolkit: Toolkit | None
+    toolkit_problem: str
+    """why there is none, where the build may not need one"""
+    cuda: Path | None
+    """the toolkit's overlay"""
+    host: Path
+    """the host overlay"""
+    tools: HostTools
+    fallback_folder: str
+    cache: Path
+    cores: int
+    knobs: knobs.KnobSettings
+    reading: MemoryReading
+    budget_mib: float
+
+
+def prepare(request: RunRequest, env: Mapping[str, str], root: SystemRoot, sensor: MemorySensor) -> Prepared:
+    """Settle everything, or raise what is in the way."""
+    if not sys.platform.startswith("linux"):
+        raise PlatformError(
+            f"builddoctor needs Linux; this is {sys.platform}",
+            hint="run it in a Linux container or virtual machine, where the build runs",
+        )
+    reading, budget = _memory(sensor)
+    cores = max(1, request.cores or usable_cores(root))
+    toolkit, problem = _toolkit(request, env, root)
+    cache = cache_folder(env)
+    fallback_folder = "" if shutil.which("ninja", path=env.get("PATH")) else ninja.BIN_DIR
+    tools = _host_tools(env, fallback_folder)
+    settings = knobs.settle(env, window=window(cores, budget), cores=cores, ignore_caps=request.ignore_caps)
+    return Prepared(
+        toolkit=toolkit,
+        toolkit_problem=problem,
+        cuda=toolkit_overlay(cache, toolkit) if toolkit is not None else None,
+        host=host_overlay(cache, tools),
+        tools=tools,
+        fallback_folder=fallback_folder,
+        cache=cache,
+        cores=cores,
+        knobs=settings,
+        reading=reading,
+        budget_mib=budget,
+    )
+
+
+def _memory(sensor: MemorySensor) -> tuple[MemoryReading, float]:
+    reading = sensor.read(0.0)
+    tightest = reading.tightest
+    budget = budget_mib(tightest.headroom_mib, 0.0, reserve_mib(reading.limit_mib))
+    if budget < LEAST_BUDGET_MIB:
+        raise MemoryBudgetError(
+            f"no memory to build in: {format_mib(tightest.headroom_mib)} free of {format_mib(tightest.limit_mib)} "
+            f"({tightest.source})",
+            hint="end what else runs there, or raise that limit; `builddoctor run --memory` can only lower it",
+        )
+    return reading, budget
+
+
+def _toolkit(request: RunRequest, env: Mapping[str, str], root: SystemRoot) -> tuple[Toolkit | None, str]:
+    """The toolkit; without one only when the build may not need it, and the user did not name one."""
+    folders = [Path(folder) for folder in {*site.getsitepackages(), site.getusersitepackages(), *sys.path} if folder]
+    found = candidates(root, env, wanted=request.toolkit, site_folders=folders)
+    try:
+        return find_toolkit(found, env, wanted=request.toolkit), ""
+    except (ToolkitNotFoundError, ToolkitBrokenError) as error:
+        if request.need_toolkit or request.toolkit:
+            raise
+        return None, str(error)
+
+
+def _host_tools(env: Mapping[str, str], fallback_folder: str) -> HostTools:
+    path = ":".join(filter(None, (env.get("PATH", os.defpath), fallback_folder)))
+    fronts = [(name, found) for name in FRONTS if (found := _which_real(name, path))]
+    return HostTools(compilers=tuple(host_compilers(env)), fronts=tuple(fronts), clangs=tuple(clangs(env)))
+
+
+def _which_real(name: str, path: str) -> str:
+    """The first on PATH that is no gate of ours (we may have been started from a supervised build's environment)."""
+    for folder in path.split(":"):
+        found = shutil.which(name, path=folder) if folder else None
+        if found and not (Path(folder).parent / ".builddoctor-overlay").exists():
+            return found
+    return ""

@@ -1,0 +1,357 @@
+"""One supervised build's conversation with its gates: events to the governor, its actions carried out.
+
+Covers: gate connections, phases and units, requeues, the trace of all that, what the screen shows.
+Does *not* cover: sampling memory (``supervise.sampler``), the build process itself (``supervise.build``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from builddoctor.intercept.command_lines import parse_sizes, phase_facts
+from builddoctor.intercept.protocol import Asked, Connection, Ended, Message, Registered, Started
+from builddoctor.model.board import EventRow
+from builddoctor.model.phase import Outcome, Phase, Unit
+from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, Requeue, SetThreads, Warn
+from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, UnitEnded, UnitRegistered
+from builddoctor.policy.governor import Governor
+from builddoctor.sensors.process import Processes
+from builddoctor.sensors.root import Clock, SystemRoot
+from builddoctor.supervise.accounts import Accounts
+from builddoctor.supervise.kill_evidence import KillEvidence
+from builddoctor.supervise.phases import LivePhase, was_killed
+from builddoctor.supervise.units import Units
+from builddoctor.trace import records
+from builddoctor.trace.writer import TraceWriter
+from builddoctor.units import format_mib
+
+EVENTS_SHOWN = 6
+
+FrontAnswer = Callable[[Registered], Awaitable[tuple[list[str], dict[str, str]]]]
+"""Further arguments and environment for a program that runs a build."""
+
+
+class Session:
+    """State of the build while it runs. All methods are called in the event loop."""
+
+    def __init__(
+        self,
+        *,
+        governor: Governor,
+        trace: TraceWriter,
+        accounts: Accounts,
+        evidence: KillEvidence,
+        root: SystemRoot,
+        page_bytes: int,
+        clock: Clock,
+        answer_front: FrontAnswer,
+    ) -> None:
+        self.governor = governor
+        self.trace = trace
+        self.accounts = accounts
+        self.evidence = evidence
+        self.root = root
+        self.page_bytes = page_bytes
+        self.processes = Processes(root)
+        self.live: dict[int, LivePhase] = {}
+        self.units = Units(self.processes, began=self._unit_began, ended=self._unit_ended)
+        self.verdict: GiveUp | None = None
+        self.given_up: LivePhase | None = None
+        self.held: Hold | None = None
+        self.events: deque[EventRow] = deque(maxlen=EVENTS_SHOWN)
+        self.on_event: Callable[[EventRow], None] = lambda _: None
+        self._clock = clock
+        self._answer_front = answer_front
+        self._threads_cap: dict[str, int] = {}
+        self._last_phase_id = 0
+
+    def at_s(self) -> float:
+        """Seconds since the build began."""
+        return round(self._clock() - self.accounts.start_s, 4)
+
+    def tell(self, text: str, *, warning: bool = False) -> None:
+        """Put something into the trace and onto the screen."""
+        event = EventRow(at_s=self.at_s(), text=text, warning=warning)
+        self.trace.write(records.Note(at_s=event.at_s, text=text, level="warning" if warning else "info"))
+        self.events.append(event)
+        self.on_event(event)
+
+    def decide(self, event: Event) -> None:
+        """Hand an event to the governor and carry out what it wants."""
+        for action in self.governor.handle(event, self._clock()):
+            self._carry_out(action)
+        self.accounts.jobs_changed(self.governor.running, self._clock())
+
+    async def converse(self, connection: Connection) -> None:
+        """Serve one gate until it is gone."""
+        message = await connection.receive()
+        if isinstance(message, Asked):
+            await self._phase(connection, message)
+        elif isinstance(message, Registered):
+            self.accounts.gate_ended(cpu_s=message.gate_cpu_s, peak_kib=message.gate_peak_kib)
+            if message.role == "unit":
+                unit = self.units.register_nvcc(message.pid, message.argv, message.cwd)
+                connection.send("go", unit.unit_id, str(self._threads_cap.pop(unit.unit_id, 0)))
+            else:
+                arguments, settings = await self._answer_front(message)
+                connection.send("go", str(len(arguments)), *arguments, *(f"{k}={v}" for k, v in settings.items()))
+
+    # -- phases ------------------------------------------------------------------------------------------
+
+    async def _phase(self, connection: Connection, asked: Asked) -> None:
+        began = time.thread_time()
+        live = self._announce(asked, trusted=connection.peer_pid == asked.gate_pid)
+        self.accounts.answer_s += time.thread_time() - began
+        try:
+            await self._see_through(connection, live)
+        finally:
+            live.tool_gone()
+            if self.live.pop(live.phase.phase_id, None) is not None:
+                ended = PhaseEnded(
+                    phase_id=live.phase.phase_id, outcome=Outcome.WITHDRAWN, peak_mib=live.peak_mib, wall_s=0.0
+                )
+                self._finish(live, ended, None)
+                self.decide(ended)
+
+    def _announce(self, asked: Asked, *, trusted: bool) -> LivePhase:
+        unit_id = self.units.of(asked)
+        facts = phase_facts(asked.tool, asked.argv, parse_sizes(asked.sizes))
+        unit = self.units.open.get(unit_id)
+        self._last_phase_id += 1
+        phase = Phase(
+            phase_id=self._last_phase_id,
+            unit_id=unit_id,
+            kind=facts.kind,
+            source=(unit.source or unit.output) if unit is not None and (unit.source or unit.output) else facts.source,
+            arch=facts.arch,
+            input_mib=facts.input_mib,
+            tool=asked.tool,
+        )
+        live = LivePhase(phase, gate_pid=asked.gate_pid, trusted=trusted, asked_at_s=self._clock())
+        self.live[phase.phase_id] = live
+        self.accounts.phases += 1
+        estimate = self.governor.estimate(phase)
+        live.estimate = estimate
+        self.trace.write(
+            records.PhaseQueued(
+                at_s=self.at_s(),
+                phase_id=phase.phase_id,
+                unit_id=unit_id,
+                kind=phase.kind.value,
+                tool=phase.tool,
+                source=phase.source,
+                arch=phase.arch,
+                input_mib=round(phase.input_mib, 3),
+                argv_digest=hashlib.sha256("\0".join(asked.argv).encode(errors="replace")).hexdigest()[:16],
+                estimate_mib=round(estimate.peak_mib, 1),
+                reserve_mib=round(estimate.reserve_mib, 1),
+                estimate_source=estimate.source,
+            )
+        )
+        self.decide(PhaseAsked(phase=phase))
+        return live
+
+    async def _see_through(self, connection: Connection, live: LivePhase) -> None:
+        """Grant, start, end; and again as often as the governor wants."""
+        receiving = asyncio.ensure_future(connection.receive())
+        word = "go"
+        try:
+            while True:
+                await asyncio.wait((receiving, live.granted), return_when=asyncio.FIRST_COMPLETED)
+                if not live.granted.done():
+                    return
+                if not live.granted.result():
+                    connection.send("return")
+                    return
+                connection.send(word)
+                word = "again"
+                ended = await self._run_once(connection, receiving, live)
+                if ended is None:
+                    return
+                receiving = asyncio.ensure_future(connection.receive())
+                if live.phase.phase_id not in self.live:
+                    if ended.status != 0:
+                        connection.send("return")
+                    return
+        finally:
+            receiving.cancel()
+
+    async def _run_once(
+        self, connection: Connection, receiving: asyncio.Future[Message | None], live: LivePhase
+    ) -> Ended | None:
+        message = await receiving
+        while isinstance(message, Started):
+            live.tool_started(message.pid, self.root, self.processes, self.page_bytes)
+            self.trace.write(records.PhaseStarted(at_s=self.at_s(), phase_id=live.phase.phase_id, pid=message.pid))
+            message = await connection.receive()
+        if not isinstance(message, Ended):
+            return None
+        began = time.thread_time()
+        self._ended(live, message)
+        self.accounts.answer_s += time.thread_time() - began
+        return message
+
+    def _ended(self, live: LivePhase, message: Ended) -> None:
+        self.accounts.cpu_s += message.cpu_s
+        live.peak_mib = max(live.peak_mib, message.peak_kib / 1024)
+        self.accounts.peak_mib = max(self.accounts.peak_mib, live.peak_mib)
+        live.tool_gone()
+        started_s = live.admitted_at_s if live.admitted_at_s is not None else self._clock()
+        ended = PhaseEnded(
+            phase_id=live.phase.phase_id,
+            outcome=self._outcome(live, message.status),
+            peak_mib=live.peak_mib,
+            wall_s=self._clock() - started_s,
+        )
+        self._finish(live, ended, message)
+        if ended.outcome in (Outcome.OK, Outcome.FAILED):
+            self._gate_done(live, message)
+            self.accounts.phases_done += 1
+        self.decide(ended)
+        if live.phase.phase_id not in self.live and ended.outcome not in (Outcome.OK, Outcome.FAILED):
+            self._gate_done(live, message)
+
+    def _gate_done(self, live: LivePhase, message: Ended) -> None:
+        self.live.pop(live.phase.phase_id, None)
+        self.accounts.gate_ended(cpu_s=message.gate_cpu_s, peak_kib=message.gate_peak_kib)
+
+    def _outcome(self, live: LivePhase, status: int) -> Outcome:
+        if status == 0:
+            return Outcome.OK
+        if was_killed(status):
+            if live.killed_by_us:
+                return Outcome.KILLED_BY_US
+            return Outcome.KILLED_BY_KERNEL if self.evidence.claim() else Outcome.KILLED_OUTSIDE
+        if live.killed_by_us:
+            return Outcome.KILLED_BY_US
+        # collect2 and clang report the death of their own child as a failure of theirs.
+        if (live.phase.tool == "collect2" or live.phase.tool.startswith("clang")) and self.evidence.claim():
+            return Outcome.KILLED_BY_KERNEL
+        return Outcome.FAILED
+
+    def _finish(self, live: LivePhase, ended: PhaseEnded, message: Ended | None) -> None:
+        code = signal = None
+        if message is not None:
+            signal = message.status & 0x7F or None
+            code = None if signal else message.status >> 8
+        if live.admitted_at_s is None:
+            return
+        self.trace.write(
+            records.PhaseFinished(
+                at_s=self.at_s(),
+                phase_id=ended.phase_id,
+                outcome=ended.outcome.value,
+                exit_code=code,
+                signal=signal,
+                peak_mib=round(ended.peak_mib, 1),
+                wall_s=round(ended.wall_s, 3),
+                cpu_s=round(message.cpu_s, 3) if message is not None else 0.0,
+            )
+        )
+
+    # -- units -------------------------------------------------------------------------------------------
+
+    def _unit_began(self, unit: Unit, digest: str) -> None:
+        self.accounts.units += unit.counted
+        self.trace.write(
+            records.UnitBegan(
+                at_s=self.at_s(),
+                unit_id=unit.unit_id,
+                source=unit.source,
+                output=unit.output,
+                archs=list(unit.archs),
+                threads=unit.threads,
+                counted=unit.counted,
+                argv_digest=digest,
+            )
+        )
+        self.decide(UnitRegistered(unit=unit))
+
+    def _unit_ended(self, unit: Unit) -> None:
+        self.accounts.units_done += unit.counted
+        self.trace.write(records.UnitDone(at_s=self.at_s(), unit_id=unit.unit_id))
+        self.decide(UnitEnded(unit_id=unit.unit_id))
+
+    # -- the governor's wishes -----------------------------------------------------------------------------
+
+    def _carry_out(self, action: Action) -> None:
+        if isinstance(action, Admit):
+            self._admit(action)
+        elif isinstance(action, Hold):
+            self.held = action
+            live = self.live[action.phase_id]
+            needs, free = format_mib(action.needs_mib), format_mib(action.free_mib)
+            text = f"waits: {describe(live.phase)} needs {needs}, {free} free ({action.reason})"
+            self.trace.write(records.Note(at_s=self.at_s(), text=text, level="hold"))
+        elif isinstance(action, Kill):
+            live = self.live[action.phase_id]
+            self.trace.write(records.Killed(at_s=self.at_s(), phase_id=action.phase_id, reason=action.reason))
+            if live.kill(self.processes):
+                self.accounts.killed += 1
+        elif isinstance(action, Requeue):
+            self._requeue(action)
+        elif isinstance(action, GiveUp):
+            self._give_up(action)
+        elif isinstance(action, SetThreads):
+            self._threads_cap[action.unit_id] = action.threads
+        elif isinstance(action, Warn):
+            self.tell(action.text, warning=True)
+
+    def _admit(self, action: Admit) -> None:
+        live = self.live[action.phase_id]
+        now_s = self._clock()
+        live.admitted_at_s = now_s
+        live.estimate = action.estimate
+        if self.held is not None and self.held.phase_id == action.phase_id:
+            self.held = None
+        self.trace.write(
+            records.PhaseAdmitted(
+                at_s=self.at_s(),
+                phase_id=action.phase_id,
+                reserve_mib=round(action.estimate.reserve_mib, 1),
+                waited_s=round(now_s - live.asked_at_s, 3),
+                running=self.governor.running,
+            )
+        )
+        if not live.granted.done():
+            live.granted.set_result(True)
+
+    def _requeue(self, action: Requeue) -> None:
+        live = self.live[action.phase_id]
+        lost_s = self._clock() - (live.admitted_at_s if live.admitted_at_s is not None else self._clock())
+        by = "builddoctor, before the kernel would" if live.killed_by_us else "the kernel"
+        self.accounts.requeued += 1
+        live.asked_at_s = self._clock()
+        self.trace.write(
+            records.Requeued(
+                at_s=self.at_s(),
+                phase_id=action.phase_id,
+                reserve_mib=round(action.estimate.reserve_mib, 1),
+                solo=action.solo,
+                lost_s=round(lost_s, 3),
+            )
+        )
+        alone = ", now alone" if action.solo else ""
+        self.tell(
+            f"redoes {describe(live.phase)}: ended by {by} at {format_mib(live.peak_mib)}; {lost_s:.0f} s lost{alone}",
+            warning=True,
+        )
+        live.again()
+
+    def _give_up(self, action: GiveUp) -> None:
+        live = self.live.pop(action.phase_id)
+        self.verdict, self.given_up = action, live
+        self.trace.write(
+            records.GaveUp(at_s=self.at_s(), phase_id=action.phase_id, verdict=action.verdict, reason=action.reason)
+        )
+        self.tell(f"gives up on {describe(live.phase)}: {action.reason}", warning=True)
+
+
+def describe(phase: Phase) -> str:
+    """``cicc sm_90 of src/gelu.cu``."""
+    arch = f" {phase.arch}" if phase.arch else ""
+    return f"{phase.kind.value}{arch} of {phase.source}" if phase.source else f"{phase.kind.value}{arch}"

@@ -1,0 +1,93 @@
+"""Open units: who they are, and when their compiler driver ends.
+
+Covers: units that an nvcc gate registered, and units found from a phase's ancestors, where the driver was called by an
+absolute path or is a gcc. Does *not* cover: phases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+
+from builddoctor.intercept.command_lines import driver_unit, nvcc_unit
+from builddoctor.intercept.protocol import Asked
+from builddoctor.model.phase import Unit
+from builddoctor.sensors.process import Processes
+
+MOST_ANCESTORS = 5
+"""cc1plus, gcc, shell, nvcc, and one launcher between."""
+
+
+class Units:
+    """All units by id. ``began`` and ``ended`` are called once for each."""
+
+    def __init__(
+        self, processes: Processes, *, began: Callable[[Unit, str], None], ended: Callable[[Unit], None]
+    ) -> None:
+        self._processes = processes
+        self._began = began
+        self._ended = ended
+        self.open: dict[str, Unit] = {}
+        self._pidfds: dict[str, int] = {}
+        self._counter = 0
+
+    def register_nvcc(self, pid: int, argv: Sequence[str], cwd: str) -> Unit:
+        """An nvcc gate is about to become nvcc, under its own pid."""
+        self._counter += 1
+        unit = nvcc_unit(f"u{self._counter}", argv, cwd)
+        self._open(unit, pid, argv)
+        return unit
+
+    def of(self, asked: Asked) -> str:
+        """The id of the unit that a phase belongs to; found from its ancestors when no gate named it."""
+        if asked.unit_id in self.open:
+            return asked.unit_id
+        pid, argv = self._driver(asked.parent_pid)
+        if pid is None:
+            return ""
+        unit_id = f"{pid}.{self._processes.start_ticks(pid)}"
+        if unit_id not in self.open:
+            read = nvcc_unit if os.path.basename(argv[0]) == "nvcc" else driver_unit
+            self._open(read(unit_id, argv[1:], asked.cwd), pid, argv)
+        return unit_id
+
+    def close(self) -> None:
+        for unit_id in list(self.open):
+            self._end(unit_id)
+
+    def _driver(self, parent: int) -> tuple[int | None, list[str]]:
+        """The nvcc above a phase, or else its direct parent."""
+        first: tuple[int | None, list[str]] = (None, [])
+        pid: int | None = parent
+        for _ in range(MOST_ANCESTORS):
+            if pid is None or pid <= 1:
+                break
+            argv = self._processes.argv(pid)
+            if argv and first[0] is None:
+                first = (pid, argv)
+            if argv and os.path.basename(argv[0]) == "nvcc":
+                return pid, argv
+            pid = self._processes.parent(pid)
+        return first
+
+    def _open(self, unit: Unit, pid: int, argv: Sequence[str]) -> None:
+        self.open[unit.unit_id] = unit
+        self._began(unit, hashlib.sha256("\0".join(argv).encode(errors="replace")).hexdigest()[:16])
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            self._end(unit.unit_id)
+            return
+        self._pidfds[unit.unit_id] = pidfd
+        asyncio.get_running_loop().add_reader(pidfd, self._end, unit.unit_id)
+
+    def _end(self, unit_id: str) -> None:
+        unit = self.open.pop(unit_id, None)
+        pidfd = self._pidfds.pop(unit_id, None)
+        if pidfd is not None:
+            asyncio.get_running_loop().remove_reader(pidfd)
+            os.close(pidfd)
+        if unit is not None:
+            self._ended(unit)
