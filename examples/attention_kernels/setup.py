@@ -1,7 +1,7 @@
 # Builds the shared library with CMake and packs it into the Python package attention_kernels.
 #
 # Environment: MAX_JOBS (parallel jobs, all that CMake likes when unset), NVCC_THREADS (nvcc --threads),
-# AK_CUDA_ARCHS ("90", "80;90;100", ...), AK_CMAKE_BUILD_DIR (kept between builds, default build/cmake).
+# AK_CUDA_ARCHS or CMake's own CUDAARCHS ("90", "80;90;100", ...), AK_CMAKE_BUILD_DIR (kept between builds, default build/cmake).
 import os
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ LIBRARY = "libattention_kernels.so"
 
 def cmake_build():
     build_dir = Path(os.environ.get("AK_CMAKE_BUILD_DIR") or ROOT / "build" / "cmake").resolve()
-    archs = os.environ.get("AK_CUDA_ARCHS") or "90"
+    archs = os.environ.get("AK_CUDA_ARCHS") or os.environ.get("CUDAARCHS") or "90"
     configure = ["cmake", "-S", str(ROOT), "-B", str(build_dir), f"-DCMAKE_CUDA_ARCHITECTURES={archs}",
                  f"-DAK_NVCC_THREADS={os.environ.get('NVCC_THREADS', '')}"]
     if shutil.which("ninja"):

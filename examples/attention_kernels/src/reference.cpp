@@ -87,7 +87,8 @@ int ak_reference_attention(const ak::AttentionArgs* a) {
     HeadDims::pick(a->head_dim, [&](auto dim) {
       Choices<Mask::none, Mask::causal, Mask::window>::pick(a->mask, [&](auto mask) {
         matched = Bools::pick(a->seq_kv >= 1024, [&](auto big) {
-          attention<decltype(type)::value, decltype(dim)::value, decltype(mask)::value, decltype(big)::value ? 64 : 16>(*a);
+          constexpr int block = decltype(big)::value ? 64 : 16;
+          attention<decltype(type)::value, decltype(dim)::value, decltype(mask)::value, block>(*a);
         });
       });
     });

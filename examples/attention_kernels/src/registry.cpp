@@ -93,7 +93,8 @@ int ak_workspace_bytes(const char* kernel, int rows, int cols, std::int64_t* byt
   using namespace ak;
   const Size size{rows, cols};
   const char* plus = std::strchr(kernel, '+');
-  const auto first = All::find(kernel, plus != nullptr ? static_cast<std::size_t>(plus - kernel) : std::strlen(kernel), size);
+  const std::size_t length = plus != nullptr ? static_cast<std::size_t>(plus - kernel) : std::strlen(kernel);
+  const auto first = All::find(kernel, length, size);
   const auto second = plus != nullptr ? All::find(plus + 1, std::strlen(plus + 1), size) : All::Any{};
   *bytes = std::visit(PipelineNeed{}, first, second);
   return static_cast<int>(*bytes >= 0 ? Status::ok : Status::unsupported);

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 import builddoctor
 from builddoctor.cli import build, run, trace
-from builddoctor.cli.output import print_error
+from builddoctor.cli.output import print_error, print_notes
 from builddoctor.errors import BuildDoctorError, UsageError
+
+# Typer re-exports BadParameter alone, and carries a click of its own from 0.17 on: this is its base in both.
+_ParsingError = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="builddoctor",
@@ -46,14 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the program; gives its exit code. A failed build's own code passes through unchanged."""
     try:
         code = app(args=arguments, standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        typer.echo(error.format_message(), err=True)
-        return UsageError.exit_code
-    except click.UsageError as error:
-        topic = f"{error.ctx.command_path} --help" if error.ctx is not None else "builddoctor --help"
-        print_error(UsageError(_plain(error.format_message()), hint=f"`{topic}` shows what there is"))
-        return UsageError.exit_code
-    except click.exceptions.Abort:
+    except typer.Abort:
         return 130
     except BuildDoctorError as error:
         print_error(error)
@@ -62,7 +57,23 @@ def main(arguments: list[str] | None = None) -> int:
         # Whoever read our output has gone; there is nobody to tell.
         sys.stderr.close()
         return 141
+    except Exception as error:
+        if not isinstance(error, _ParsingError):
+            raise
+        return _misused(error)
     return code if isinstance(code, int) else 0
+
+
+def _misused(error: Exception) -> int:
+    """A command line that does not parse: help for no arguments at all, else what is wrong, as our own error."""
+    message = str(getattr(error, "format_message", error.__str__)())
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print_notes([message])
+    else:
+        program = context.command_path if context is not None else "builddoctor"
+        print_error(UsageError(_plain(message), hint=f"`{program} --help` shows what there is"))
+    return UsageError.exit_code
 
 
 def _plain(message: str) -> str:

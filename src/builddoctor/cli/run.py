@@ -12,6 +12,7 @@ from builddoctor.cli import options
 from builddoctor.cli.supervised import run_supervised
 from builddoctor.errors import UsageError
 from builddoctor.projects.archs import parse_archs
+from builddoctor.trace.masking import mask_argv
 
 
 def run(
@@ -33,7 +34,7 @@ def run(
     request = options.make_request(
         tuple(command),
         cwd=Path.cwd(),
-        title=" ".join([os.path.basename(command[0]), *command[1:]])[:60],
+        title=" ".join(mask_argv([os.path.basename(command[0]), *command[1:]]))[:60],
         archs=parse_archs(arch) if arch else (),
         memory=memory,
         cores=cores,

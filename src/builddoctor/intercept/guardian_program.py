@@ -86,20 +86,19 @@ class Guardian:
                     continue
                 fields = tail.split()
                 if fields[0] != b"Z":
-                    children.setdefault(int(fields[1]), []).append(int(name))
-                if head.endswith(b"(nvcc"):
-                    self.nvccs.add(int(name))
+                    children.setdefault(int(fields[1]), []).append((int(name), head.endswith(b"(nvcc")))
         found, pending = [], [os.getpid()]
         while pending:
-            for child in children.get(pending.pop(), ()):
+            for child, is_nvcc in children.get(pending.pop(), ()):
                 found.append(child)
                 pending.append(child)
+                if is_nvcc:
+                    self.nvccs.add(child)
         return found
 
     def end_all(self):
         """End every descendant: SIGTERM, a moment to clean up, then SIGKILL until none is left. Gives their number."""
         victims = self.descendants()
-        self.nvccs &= set(victims)
         for pid in victims:
             self.signal(pid, signal.SIGTERM)
             self.signal(pid, signal.SIGCONT)
@@ -110,8 +109,6 @@ class Guardian:
             for pid in self.descendants():
                 self.signal(pid, signal.SIGKILL)
             time.sleep(0.02)
-        for pid in self.nvccs:
-            self.remove_temporary(pid)
         return len(victims)
 
     @staticmethod
@@ -120,14 +117,13 @@ class Guardian:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
 
-    @staticmethod
-    def remove_temporary(pid):
-        """nvcc names its temporary files after its pid; it leaves them when it is killed."""
+    def remove_temporaries(self):
+        """nvcc names its temporary files after its pid, and leaves them when it is killed."""
         folder = tempfile.gettempdir()
-        mark = "tmpxft_%08x_" % pid
+        marks = tuple("tmpxft_%08x_" % pid for pid in self.nvccs)
         with contextlib.suppress(OSError):
-            for name in os.listdir(folder):
-                if name.startswith(mark):
+            for name in os.listdir(folder) if marks else ():
+                if name.startswith(marks):
                     with contextlib.suppress(OSError):
                         os.unlink(os.path.join(folder, name))
 
@@ -136,6 +132,8 @@ class Guardian:
         if message == END_ALL:
             self.end_all()
         elif self.status is None:
+            # Who is nvcc is known only while it lives; a signal leaves its temporary files behind.
+            self.descendants()
             with contextlib.suppress(OSError):
                 os.killpg(self.build, message)
 
@@ -148,6 +146,7 @@ class Guardian:
             self.reap()
             if self.status is not None:
                 left = self.end_all() if self.reap() else 0
+                self.remove_temporaries()
                 self.say("left %d" % left)
                 self.say("status %d" % self.status)
                 return
@@ -158,6 +157,7 @@ class Guardian:
                 message = os.read(self.control, 1)
                 if not message:
                     self.end_all()
+                    self.remove_temporaries()
                     shutil.rmtree(self.cleanup, ignore_errors=True)
                     return
                 self.obey(message[0])

@@ -18,7 +18,7 @@ class MemoryLevel(msgspec.Struct, frozen=True, kw_only=True):
     """``cgroup-v2``, ``cgroup-v1``, ``host`` or ``flag``"""
     limit_mib: float
     headroom_mib: float
-    """what can still be taken at this level: limit - (usage - reclaimable), at least 0"""
+    """what can still be taken at this level: limit - (usage - reclaimable); below 0 when the limit is overdrawn"""
     confidence: str = "high"
 
     @property

@@ -158,8 +158,7 @@ def _level_v1(root: SystemRoot, directory: str) -> MemoryLevel | None:
 
 def _level(source: str, kind: str, limit: int, usage: int, reclaimable: float) -> MemoryLevel:
     held = max(0.0, usage - reclaimable)
-    headroom = max(0.0, limit - held)
-    return MemoryLevel(source=source, kind=kind, limit_mib=limit / MIB, headroom_mib=headroom / MIB)
+    return MemoryLevel(source=source, kind=kind, limit_mib=limit / MIB, headroom_mib=(limit - held) / MIB)
 
 
 def _reclaimable(stat: dict[str, int], prefix: str) -> float:

@@ -36,7 +36,7 @@ class MemorySensor:
         if self._place is not None:
             levels += read_levels(self._root, self._place, total_mib)
         if self._user_limit_mib is not None:
-            headroom_mib = max(0.0, self._user_limit_mib - own_use_mib)
+            headroom_mib = self._user_limit_mib - own_use_mib
             levels.append(
                 MemoryLevel(source="--memory", kind="flag", limit_mib=self._user_limit_mib, headroom_mib=headroom_mib)
             )

@@ -1,0 +1,53 @@
+"""Capabilities by marker, and nothing left behind: no process, no cgroup."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.capabilities import CAPABILITIES, allowed_to_skip
+from support.memcg import leftovers
+from support.program import Program
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def pytest_configure() -> None:
+    # Whatever a test's programs leave behind becomes our child, and is seen.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@functools.cache
+def _has(capability: str) -> bool:
+    return CAPABILITIES[capability]()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers():
+        capability = marker.name.removeprefix("needs_")
+        if marker.name.startswith("needs_") and not _has(capability):
+            if capability in allowed_to_skip():
+                pytest.skip(f"no {capability} here")
+            pytest.fail(f"this machine has no {capability}; BUILDDOCTOR_ALLOW_SKIP={capability} to go without")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    """No test may leave a process or a cgroup."""
+    yield
+    alive = [child for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+    for child in alive:
+        child.kill()
+    assert not alive, f"processes left behind: {alive}"
+    assert not leftovers(), f"cgroups left behind: {leftovers()}"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """builddoctor with folders of its own."""
+    return Program(tmp_path)

@@ -1,0 +1,69 @@
+"""Toolkits of every layout: gated in every phase, with the object that the toolkit makes without us."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builddoctor.trace.records import PhaseQueued, UnitBegan
+from support import layouts
+from support.objects import files_naming, objects_of
+from support.program import Program, clean_environment
+
+pytestmark = [pytest.mark.needs_nvcc]
+
+SOURCE = "#include <vector>\n__global__ void scale(float *x) { x[threadIdx.x] *= 2; }\nstd::vector<int> three(3);\n"
+PHASES = ["preprocess", "preprocess", "cudafe++", "preprocess", "cicc", "ptxas", "host"]
+
+
+@pytest.mark.parametrize("layout", [layouts.conda, layouts.debian, layouts.pip_wheels, layouts.usr_local])
+def test_every_phase_of_every_layout_is_gated(layout: Callable[[Path], Path], program: Program) -> None:
+    """Through the overlay of this toolkit all phases ask, and the object is the plain one."""
+    tree = program.folder / "tree"
+    tree.mkdir()
+    nvcc = layout(tree)
+    (program.folder / "scale.cu").write_text(SOURCE)
+    compile_it = ["-arch=sm_90", "-MD", "-MF", "scale.d", "-c", "scale.cu", "-o", "scale.o"]
+    subprocess.run([str(nvcc), *compile_it], cwd=program.folder, env=clean_environment(), check=True)
+    plain = objects_of(program.folder)["scale.o"]
+
+    toolkit = ["--toolkit", str(nvcc)]
+    done = subprocess.run(
+        program.supervised("nvcc", *compile_it, options=toolkit),
+        cwd=program.folder,
+        env=program.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    records = program.records()
+    asked = [record.kind for record in records if isinstance(record, PhaseQueued)]
+    assert [kind for kind in asked if kind != "preprocess"] == ["cudafe++", "cicc", "ptxas", "host"]
+    assert asked.count("preprocess") == 3
+    assert [record.source for record in records if isinstance(record, UnitBegan)] == ["scale.cu"]
+    assert objects_of(program.folder)["scale.o"] == plain
+    assert files_naming(program.folder, "overlays/") == []
+
+
+def test_an_nvcc_called_by_its_own_path_under_ninja_is_caught(program: Program) -> None:
+    """A hand-written build.ninja that names the real nvcc: every phase asks all the same, nothing is built twice."""
+    nvcc = layouts.real_home() / "bin" / "nvcc"
+    (program.folder / "scale.cu").write_text(SOURCE)
+    (program.folder / "build.ninja").write_text(
+        f"nvcc = {nvcc}\nrule cu\n  command = $nvcc -arch=sm_90 -c $in -o $out\nbuild scale.o: cu scale.cu\n"
+    )
+    done = subprocess.run(
+        program.supervised("ninja"), cwd=program.folder, env=program.env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    asked = [record for record in program.records() if isinstance(record, PhaseQueued)]
+    assert [record.kind for record in asked] == PHASES
+    assert {record.source for record in asked} == {"scale.cu"}
+    plain = subprocess.run(
+        ["ninja", "-n"], cwd=program.folder, env=clean_environment(), capture_output=True, text=True, check=True
+    )
+    assert "no work to do" in plain.stdout

@@ -1,0 +1,213 @@
+"""A governor in a world of random events: whatever happens, in whatever order, its promises hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from builddoctor.model.phase import Outcome, Phase, PhaseKind, Unit
+from builddoctor.policy.actions import Action, Admit, GiveUp, Kill, Requeue
+from builddoctor.policy.estimator import PriorEstimator
+from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, Tick, UnitEnded, UnitRegistered
+from builddoctor.policy.governor import TOO_BIG_SHARE, Governor
+
+SLACK_MIB = 1e-6
+CORES = st.integers(1, 4)
+BUDGETS = st.integers(0, 6000).map(float)
+MEMORY = st.sampled_from([0.0, 50.0, 400.0, 900.0, 3000.0])
+PASSED = st.sampled_from([0.0, 0.1, 5.0, 30.0])
+OF_ITS_OWN = st.sampled_from([Outcome.OK, Outcome.FAILED, Outcome.WITHDRAWN])
+ARCHS = st.sampled_from(["", "sm_80", "sm_90"])
+UNITS = st.sampled_from(["u1", "u2", "u3"])
+
+
+@dataclass
+class Runs:
+    """What the world knows of a running phase."""
+
+    reserve_mib: float
+    since_s: float
+    alone: bool
+    solo: bool
+    rss_mib: float = 0.0
+    killed: bool = False
+
+
+@dataclass
+class World:
+    """The gates' side: who runs and who waits, by the actions alone."""
+
+    running: dict[int, Runs] = field(default_factory=dict)
+    waiting: set[int] = field(default_factory=set)
+    solo: set[int] = field(default_factory=set)
+    outside: set[int] = field(default_factory=set)
+
+    def carry_out(self, action: Action, now_s: float) -> None:
+        if isinstance(action, Admit):
+            assert action.phase_id in self.waiting, "admitted without asking"
+            self.waiting.remove(action.phase_id)
+            assert action.alone == (not self.running)
+            for run in self.running.values():
+                run.alone = False
+            solo = action.phase_id in self.solo
+            self.running[action.phase_id] = Runs(action.estimate.reserve_mib, now_s, action.alone, solo)
+        elif isinstance(action, Requeue):
+            assert action.phase_id not in self.running
+            self.waiting.add(action.phase_id)
+            if action.solo:
+                self.solo.add(action.phase_id)
+        elif isinstance(action, Kill):
+            assert len(self.running) > 1, "the only running phase was to be ended"
+            assert not any(run.killed for run in self.running.values()), "a second kill before the first is done"
+            oldest = min(self.running, key=lambda phase_id: (self.running[phase_id].since_s, phase_id))
+            assert action.phase_id != oldest, "the oldest was to be ended"
+            self.running[action.phase_id].killed = True
+
+
+class GovernorMachine(RuleBasedStateMachine):
+    """Every rule is something that gates, the sampler or the kernel can do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cores = 0
+        self.now_s = 0.0
+        self.asked = 0
+        self.world = World()
+        self.journal: list[tuple[Event, float, list[Action]]] = []
+        self.governor = Governor(PriorEstimator(), cores=1, budget_mib=0.0)
+
+    def feed(self, event: Event) -> list[Action]:
+        actions = self.governor.handle(event, self.now_s)
+        self.journal.append((event, self.now_s, actions))
+        for action in actions:
+            self.world.carry_out(action, self.now_s)
+        admitted = [action for action in actions if isinstance(action, Admit)]
+        if any(not admit.alone for admit in admitted):
+            assert self.governor.committed_mib <= self.governor.budget_mib + SLACK_MIB, "admitted beyond the budget"
+        return actions
+
+    def end(self, phase_id: int, outcome: Outcome, peak_mib: float) -> tuple[Runs, list[Action]]:
+        run = self.world.running.pop(phase_id)
+        wall_s = self.now_s - run.since_s
+        event = PhaseEnded(phase_id=phase_id, outcome=outcome, peak_mib=peak_mib, wall_s=wall_s)
+        return run, self.feed(event)
+
+    def pick(self, data: st.DataObject, among: set[int]) -> int:
+        return data.draw(st.sampled_from(sorted(among)), label="phase")
+
+    @initialize(cores=CORES, budget_mib=BUDGETS)
+    def begin(self, cores: int, budget_mib: float) -> None:
+        self.cores = cores
+        self.budget_at_start = budget_mib
+        self.governor = Governor(PriorEstimator(), cores=cores, budget_mib=budget_mib)
+
+    @rule(kind=st.sampled_from(list(PhaseKind)), unit=UNITS, arch=ARCHS, input_mib=st.integers(0, 20).map(float))
+    def ask(self, kind: PhaseKind, unit: str, arch: str, input_mib: float) -> None:
+        self.asked += 1
+        phase = Phase(phase_id=self.asked, unit_id=unit, kind=kind, source="a.cu", arch=arch, input_mib=input_mib)
+        self.world.waiting.add(phase.phase_id)
+        self.feed(PhaseAsked(phase=phase))
+
+    @rule(unit=UNITS, threads=st.integers(0, 4), over=st.booleans())
+    def unit(self, unit: str, threads: int, over: bool) -> None:
+        self.feed(UnitRegistered(unit=Unit(unit_id=unit, source="a.cu", threads=threads)))
+        if over:
+            self.feed(UnitEnded(unit_id=unit))
+
+    @rule(data=st.data(), headroom_mib=MEMORY, budget_mib=BUDGETS, passed_s=PASSED)
+    def sample(self, data: st.DataObject, headroom_mib: float, budget_mib: float, passed_s: float) -> None:
+        self.now_s += passed_s
+        for run in self.world.running.values():
+            run.rss_mib = data.draw(MEMORY, label="rss")
+        rss = tuple((phase_id, run.rss_mib) for phase_id, run in self.world.running.items())
+        self.feed(Sampled(rss_mib=rss, headroom_mib=headroom_mib, budget_mib=budget_mib, reserve_mib=400.0))
+
+    @rule(passed_s=PASSED)
+    def time_passes(self, passed_s: float) -> None:
+        self.now_s += passed_s
+        self.feed(Tick())
+
+    @precondition(lambda self: self.world.running)
+    @rule(data=st.data(), outcome=OF_ITS_OWN, peak_mib=MEMORY)
+    def ends(self, data: st.DataObject, outcome: Outcome, peak_mib: float) -> None:
+        phase_id = self.pick(data, set(self.world.running))
+        _, actions = self.end(phase_id, outcome, peak_mib)
+        assert not [action for action in actions if isinstance(action, Requeue | GiveUp)]
+
+    @precondition(lambda self: self.world.running)
+    @rule(data=st.data(), peak_mib=MEMORY)
+    def kernel_kills(self, data: st.DataObject, peak_mib: float) -> None:
+        phase_id = self.pick(data, set(self.world.running))
+        run, actions = self.end(phase_id, Outcome.KILLED_BY_KERNEL, peak_mib)
+        held_mib = max(peak_mib, run.rss_mib)
+        if run.alone and (run.solo or held_mib >= TOO_BIG_SHARE * self.governor.budget_mib):
+            assert isinstance(actions[0], GiveUp)
+            assert (actions[0].phase_id, actions[0].verdict) == (phase_id, "too-big")
+        else:
+            self.expect_more(actions[0], phase_id, run, held_mib)
+
+    @precondition(lambda self: any(run.killed for run in self.world.running.values()))
+    @rule(peak_mib=MEMORY)
+    def our_kill_arrives(self, peak_mib: float) -> None:
+        (phase_id,) = [each for each, run in self.world.running.items() if run.killed]
+        run, actions = self.end(phase_id, Outcome.KILLED_BY_US, peak_mib)
+        self.expect_more(actions[0], phase_id, run, max(peak_mib, run.rss_mib))
+
+    def expect_more(self, action: Action, phase_id: int, run: Runs, held_mib: float) -> None:
+        """Half more than it held; and never less than was set aside before, more where that fitted the budget."""
+        assert isinstance(action, Requeue)
+        assert action.phase_id == phase_id
+        reserve_mib = action.estimate.reserve_mib
+        assert reserve_mib >= max(1.5 * held_mib, run.reserve_mib) - SLACK_MIB
+        if 0 < run.reserve_mib <= self.governor.budget_mib:
+            assert reserve_mib > run.reserve_mib
+        if run.solo or reserve_mib > self.governor.budget_mib:
+            assert action.solo
+
+    @precondition(lambda self: self.world.running)
+    @rule(data=st.data(), peak_mib=MEMORY)
+    def somebody_kills(self, data: st.DataObject, peak_mib: float) -> None:
+        phase_id = self.pick(data, set(self.world.running))
+        run, actions = self.end(phase_id, Outcome.KILLED_OUTSIDE, peak_mib)
+        if phase_id in self.world.outside:
+            assert isinstance(actions[0], GiveUp)
+            assert actions[0].verdict == "external-kill"
+        else:
+            assert isinstance(actions[0], Requeue)
+            assert actions[0].estimate.reserve_mib == run.reserve_mib
+        self.world.outside.add(phase_id)
+
+    @precondition(lambda self: self.world.waiting)
+    @rule(data=st.data())
+    def gate_goes_away(self, data: st.DataObject) -> None:
+        phase_id = self.pick(data, self.world.waiting)
+        self.world.waiting.remove(phase_id)
+        self.feed(PhaseEnded(phase_id=phase_id, outcome=Outcome.WITHDRAWN, peak_mib=0.0, wall_s=0.0))
+
+    @invariant()
+    def promises_hold(self) -> None:
+        self.governor.check()
+        assert (self.governor.running, self.governor.waiting) == (len(self.world.running), len(self.world.waiting))
+        assert len(self.world.running) <= max(1, self.cores)
+        assert self.world.running or not self.world.waiting, "something waits and nothing runs"
+        if any(run.solo for run in self.world.running.values()):
+            assert len(self.world.running) == 1, "a phase that must run alone has company"
+
+    def teardown(self) -> None:
+        """Everything that waits is admitted once those that run end well; and it all happens alike again."""
+        for _ in range(len(self.world.running) + len(self.world.waiting)):
+            self.end(min(self.world.running), Outcome.OK, 10.0)
+            self.promises_hold()
+        assert not self.world.waiting
+        assert not self.world.running
+        if self.cores:
+            again = Governor(PriorEstimator(), cores=self.cores, budget_mib=self.budget_at_start)
+            for event, now_s, actions in self.journal:
+                assert again.handle(event, now_s) == actions
+
+
+TestGovernorMachine = GovernorMachine.TestCase
+TestGovernorMachine.settings = settings(max_examples=200, stateful_step_count=40)

@@ -1,0 +1,1 @@
+"""What tests of real processes share: capabilities, memory cgroups, the program as a child."""

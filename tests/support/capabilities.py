@@ -1,0 +1,48 @@
+"""What this machine can do. A missing capability fails its tests unless BUILDDOCTOR_ALLOW_SKIP names it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+CGROUP_V1 = Path("/sys/fs/cgroup/memory")
+
+
+def has_nvcc() -> bool:
+    """A CUDA compiler that the tests may use: on PATH, in /usr/local/cuda, or where BUILDDOCTOR_TEST_CUDA says."""
+    return find_nvcc() is not None
+
+
+def find_nvcc() -> Path | None:
+    named = os.environ.get("BUILDDOCTOR_TEST_CUDA")
+    places = [Path(named) / "bin" / "nvcc"] if named else []
+    places += [Path("/usr/local/cuda/bin/nvcc")]
+    on_path = shutil.which("nvcc")
+    if on_path:
+        places.append(Path(on_path))
+    return next((place for place in places if place.is_file()), None)
+
+
+def has_memcg() -> bool:
+    """Root that may make memory cgroups (v1) of its own."""
+    probe = CGROUP_V1 / f"bd-test-probe-{os.getpid()}"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError:
+        return False
+    return (CGROUP_V1 / "memory.limit_in_bytes").exists()
+
+
+def has_cmake() -> bool:
+    return shutil.which("cmake") is not None and shutil.which("ninja") is not None
+
+
+CAPABILITIES: dict[str, Callable[[], bool]] = {"nvcc": has_nvcc, "memcg": has_memcg, "cmake": has_cmake}
+"""Marker ``needs_NAME`` to the check."""
+
+
+def allowed_to_skip() -> set[str]:
+    return {name.strip() for name in os.environ.get("BUILDDOCTOR_ALLOW_SKIP", "").split(",") if name.strip()}

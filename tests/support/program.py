@@ -1,0 +1,102 @@
+"""The builddoctor program as a child process, with folders of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from builddoctor.trace.reader import TraceReader
+from builddoctor.trace.records import AnyRecord
+
+PATIENCE_S = 60.0
+
+
+class Program:
+    """Runs ``builddoctor`` with cache and state below ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = clean_environment()
+        self.env["BUILDDOCTOR_CACHE_DIR"] = str(folder / "cache")
+        self.env["BUILDDOCTOR_STATE_DIR"] = str(folder / "state")
+        self.env["XDG_RUNTIME_DIR"] = str(folder)
+        self.summary_file = folder / "summary.json"
+        self.trace_file = folder / "trace.jsonl"
+
+    def argv(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "builddoctor", *arguments]
+
+    def supervised(self, *command: str, options: Sequence[str] = ()) -> list[str]:
+        """``builddoctor run`` of a command, with summary and trace in our files."""
+        files = ["--summary", str(self.summary_file), "--trace", str(self.trace_file)]
+        return self.argv("run", *files, *options, "--", *command)
+
+    def run(
+        self, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end."""
+        return subprocess.run(
+            self.argv(*arguments),
+            cwd=cwd or self.folder,
+            env={**self.env, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def start(self, argv: Sequence[str], *, cwd: Path | None = None) -> subprocess.Popen[str]:
+        """Start and go on."""
+        return subprocess.Popen(
+            argv,
+            cwd=cwd or self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        return json.loads(self.summary_file.read_text())
+
+    def records(self) -> list[AnyRecord]:
+        return list(TraceReader(self.trace_file))
+
+    def await_record(self, kind: type[AnyRecord], process: subprocess.Popen[str], **wanted: object) -> AnyRecord:
+        """Wait until the trace has a record of this kind with these values: the handshake with a running build."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            if self.trace_file.exists() and self.trace_file.stat().st_size:
+                for record in TraceReader(self.trace_file):
+                    if isinstance(record, kind) and all(getattr(record, k) == v for k, v in wanted.items()):
+                        return record
+            assert process.poll() is None, f"builddoctor ended early: {process.communicate()[0]}"
+            select.select([], [], [], 0.05)
+        raise AssertionError(f"no {kind.__name__} {wanted} in the trace")
+
+
+def clean_environment() -> dict[str, str]:
+    """This environment without what would change a build, with our Python's programs first."""
+    changing = (
+        "BUILDDOCTOR_",
+        "NVCC_",
+        "MAX_JOBS",
+        "NVTE_",
+        "CMAKE_BUILD_PARALLEL",
+        "CUDAARCHS",
+        "CUDACXX",
+        "CI",
+        "CXX",
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith(changing)}
+    # The Python that has pip and setuptools, and one ninja for all: two versions rebuild each other's work.
+    env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+    return env

@@ -1,0 +1,155 @@
+"""Memory for real: g++ in memory cgroups, kills by the kernel, by us and by others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from builddoctor.trace.records import GaveUp, Header, PhaseFinished, PhaseQueued, PhaseStarted, Requeued, TickRecord
+from support.memcg import memory_cgroup
+from support.program import Program
+
+MIB = 1024**2
+EXAMPLE = Path(__file__).parents[2] / "examples" / "attention_kernels"
+
+
+def big_unit(output: str = "planner.o") -> list[str]:
+    """A compile whose cc1plus takes about 1.3 GiB."""
+    flags = ["-std=c++17", "-O2", "-I", str(EXAMPLE / "include"), "-c", str(EXAMPLE / "src" / "planner.cpp")]
+    return ["/usr/bin/g++", *flags, "-o", output]
+
+
+@pytest.mark.needs_memcg
+def test_limit_of_an_ancestor_is_seen(program: Program) -> None:
+    """The parent's limit binds, though the child group itself has none."""
+    with memory_cgroup(700 * MIB) as parent, memory_cgroup(2**62, parent=parent.folder) as child:
+        done = child.run(program.supervised("true"), env=program.env)
+        assert done.returncode == 0, done.stderr
+    header = program.records()[0]
+    assert isinstance(header, Header)
+    assert header.limit_mib == 700
+    assert header.budget_mib < 700
+
+
+@pytest.mark.needs_memcg
+def test_page_cache_leaves_the_budget_whole(program: Program) -> None:
+    """A group full of page cache has nearly all of its memory for the build."""
+    big = program.folder / "big"
+    with memory_cgroup(300 * MIB) as group:
+        group.run(["dd", "if=/dev/zero", f"of={big}", "bs=1M", "count=600", "conv=fsync"])
+        done = group.run(program.supervised("true"), env=program.env)
+        assert done.returncode == 0, done.stderr
+        assert group.kernel_kills == 0
+    big.unlink()
+    header = program.records()[0]
+    assert isinstance(header, Header)
+    assert header.budget_mib > 200
+
+
+@pytest.mark.needs_memcg
+def test_phase_killed_by_the_kernel_is_redone(program: Program) -> None:
+    """The limit falls under a running compiler, the kernel kills it: it runs again, g++ never knows."""
+    with memory_cgroup(3000 * MIB) as group:
+        process = program.start(group.wrapped(program.supervised(*big_unit())))
+        program.await_record(PhaseStarted, process, phase_id=1)
+        while group.kernel_kills == 0 and process.poll() is None:
+            used = int((group.folder / "memory.usage_in_bytes").read_text())
+            try:
+                group.limit(used + 4 * MIB)
+            except OSError:
+                # It grew faster than we wrote.
+                continue
+        group.limit(3000 * MIB)
+        output, _ = process.communicate()
+        assert process.returncode == 0, output
+    assert (program.folder / "planner.o").exists()
+    summary = program.summary()
+    assert summary["kernel_oom_kills"] >= 1
+    assert summary["requeued"] >= 1
+    outcomes = [record.outcome for record in program.records() if isinstance(record, PhaseFinished)]
+    assert outcomes[-1] == "ok"
+    assert "killed-by-kernel" in outcomes
+    assert "fatal error" not in output
+
+
+@pytest.mark.needs_memcg
+def test_phase_that_does_not_fit_alone_is_given_up_with_its_name(program: Program) -> None:
+    """900 MiB cannot hold this unit: the build fails, and says which phase, how big, and that jobs cannot help."""
+    with memory_cgroup(900 * MIB) as group:
+        done = group.run(program.supervised(*big_unit()), env=program.env, cwd=program.folder)
+        assert done.returncode != 0
+    assert program.summary()["verdict"] == "too-big"
+    gave_up = [record for record in program.records() if isinstance(record, GaveUp)]
+    assert [record.verdict for record in gave_up] == ["too-big"]
+    assert "planner.cpp" in done.stderr
+    assert "Fewer jobs cannot help" in done.stderr
+
+
+def test_phase_killed_by_somebody_is_redone_once(program: Program) -> None:
+    """A stray kill -9 of cc1plus costs a retry, not the build; no counter rose, so it is not called out of memory."""
+    process = program.start(program.supervised(*big_unit()))
+    started = program.await_record(PhaseStarted, process, phase_id=1)
+    assert isinstance(started, PhaseStarted)
+    assert psutil.Process(started.pid).name() == "cc1plus"
+    os.kill(started.pid, signal.SIGKILL)
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    outcomes = [record.outcome for record in program.records() if isinstance(record, PhaseFinished)]
+    assert outcomes[:2] == ["killed-outside", "ok"]
+    assert program.summary()["kernel_oom_kills"] == 0
+
+
+def test_gcc_called_by_its_own_path_is_gated(program: Program) -> None:
+    """No CXX, no PATH: cc1plus inside /usr/bin/g++ asks all the same, and so does the linker."""
+    (program.folder / "one.cpp").write_text("#include <vector>\nint main() { return std::vector<int>(1)[0]; }\n")
+    done = subprocess.run(
+        program.supervised("/usr/bin/g++", "one.cpp", "-o", "one"),
+        cwd=program.folder,
+        env=program.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [record.tool for record in program.records() if isinstance(record, PhaseQueued)] == ["cc1plus", "collect2"]
+
+
+def test_a_compile_error_is_the_builds_own(program: Program) -> None:
+    """A source error runs once, with the compiler's exit code and words."""
+    (program.folder / "bad.cpp").write_text("int main() { return nothing; }\n")
+    done = subprocess.run(
+        program.supervised("g++", "-c", "bad.cpp"),
+        cwd=program.folder,
+        env=program.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("was not declared") == 1
+    assert not [record for record in program.records() if isinstance(record, Requeued)]
+    assert program.summary()["verdict"] is None
+
+
+def test_two_big_units_share_a_budget_that_holds_one(program: Program) -> None:
+    """With --memory for one of them, two compilers do not grow big at once."""
+    script = " & ".join(" ".join(big_unit(f"{name}.o")) for name in ("one", "two")) + " & wait"
+    options = ["--memory", "1900MiB", "--cores", "8"]
+    done = subprocess.run(
+        program.supervised("sh", "-c", script, options=options),
+        cwd=program.folder,
+        env=program.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (program.folder / "one.o").exists()
+    assert (program.folder / "two.o").exists()
+    assert program.summary()["peak_mib"] < 1900
+    assert max(record.ours_mib for record in program.records() if isinstance(record, TickRecord)) < 1900

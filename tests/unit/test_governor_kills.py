@@ -1,0 +1,188 @@
+"""The governor when memory runs out: kills of its own and the kernel's, second tries, giving up."""
+
+from __future__ import annotations
+
+import pytest
+
+from builddoctor.model.phase import Outcome
+from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, Requeue
+from builddoctor.policy.events import Event
+from builddoctor.policy.governor import Governor
+from unit.builders import TableEstimator, asked, ended, sampled
+
+
+def running(reserve_mib: dict[int, float], *, every_s: float = 10.0, later: dict[int, float] | None = None) -> Governor:
+    """A governor with a budget of 1000 MiB that was asked for these phases, one every ten seconds.
+
+    ``later``: estimates of phases that have not asked yet.
+    """
+    governor = Governor(TableEstimator({**reserve_mib, **(later or {})}), cores=8, budget_mib=1000.0)
+    for order, phase_id in enumerate(reserve_mib):
+        feed(governor, asked(phase_id), order * every_s)
+    return governor
+
+
+def feed(governor: Governor, event: Event, now_s: float) -> list[Action]:
+    actions = governor.handle(event, now_s)
+    governor.check()
+    return actions
+
+
+def of_kind(actions: list[Action], kind: type) -> list:
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def admitted(actions: list[Action]) -> list[int]:
+    return [action.phase_id for action in of_kind(actions, Admit)]
+
+
+def test_a_phase_killed_in_company_runs_again_with_more() -> None:
+    """It comes back at once where there is room, with half more than it held, and need not be alone."""
+    governor = running({1: 100, 2: 100})
+    requeue, admit = feed(governor, ended(2, Outcome.KILLED_BY_KERNEL, 300), 20.0)
+    assert isinstance(requeue, Requeue)
+    assert (requeue.phase_id, requeue.solo, requeue.estimate.reserve_mib) == (2, False, 450)
+    assert admit == Admit(phase_id=2, estimate=requeue.estimate, alone=False)
+
+
+def test_a_phase_killed_by_us_runs_again_with_more() -> None:
+    """Our own kill is treated as the kernel's, but never as a verdict."""
+    governor = running({1: 100, 2: 400})
+    requeue = feed(governor, ended(2, Outcome.KILLED_BY_US, 100), 20.0)[0]
+    assert isinstance(requeue, Requeue)
+    assert requeue.estimate.reserve_mib == 600
+
+
+@pytest.mark.parametrize(("peak_mib", "gives_up"), [(699, False), (700, True), (1400, True)])
+def test_a_phase_killed_alone_near_the_budget_is_too_big(peak_mib: float, gives_up: bool) -> None:
+    """Fewer jobs cannot help it; below that share somebody else took the memory, and it may try again, alone."""
+    governor = running({1: 100})
+    actions = feed(governor, ended(1, Outcome.KILLED_BY_KERNEL, peak_mib), 10.0)
+    if gives_up:
+        assert [(each.verdict, each.phase_id) for each in of_kind(actions, GiveUp)] == [("too-big", 1)]
+        assert f"{peak_mib} MiB" in actions[0].reason
+        assert (governor.running, governor.waiting) == (0, 0)
+    else:
+        assert [each.solo for each in of_kind(actions, Requeue)] == [True]
+        assert admitted(actions) == [1]
+
+
+def test_a_phase_killed_a_second_time_alone_is_too_big() -> None:
+    """One try alone is evidence enough."""
+    governor = running({1: 100})
+    feed(governor, ended(1, Outcome.KILLED_BY_KERNEL, 200), 10.0)
+    actions = feed(governor, ended(1, Outcome.KILLED_BY_KERNEL, 210), 20.0)
+    assert [each.verdict for each in of_kind(actions, GiveUp)] == ["too-big"]
+
+
+def test_a_phase_that_ran_alone_for_a_part_of_its_time_did_not_run_alone() -> None:
+    """Company that came or went meanwhile could have taken the memory."""
+    governor = running({1: 100, 2: 100})
+    feed(governor, ended(2), 20.0)
+    actions = feed(governor, ended(1, Outcome.KILLED_BY_KERNEL, 900), 30.0)
+    assert of_kind(actions, GiveUp) == []
+    assert [each.solo for each in of_kind(actions, Requeue)] == [True]
+
+
+def test_a_phase_raised_above_the_budget_runs_alone() -> None:
+    """Half more than it held is more than there is: it waits until nothing else runs."""
+    governor = running({1: 100, 2: 100})
+    actions = feed(governor, ended(2, Outcome.KILLED_BY_KERNEL, 800), 20.0)
+    assert [each.solo for each in of_kind(actions, Requeue)] == [True]
+    assert [each.reason for each in of_kind(actions, Hold)] == ["it must run alone"]
+    assert admitted(feed(governor, ended(1), 30.0)) == [2]
+
+
+def test_nothing_starts_beside_a_phase_that_runs_alone() -> None:
+    """However small it is."""
+    governor = running({1: 100, 2: 1})
+    feed(governor, ended(2), 11.0)
+    feed(governor, ended(1, Outcome.KILLED_BY_KERNEL, 680), 20.0)
+    (hold,) = feed(governor, asked(2), 21.0)
+    assert hold.reason == "another runs alone"
+    assert admitted(feed(governor, ended(1), 30.0)) == [2]
+
+
+def test_a_phase_killed_from_outside_runs_again_as_it_was() -> None:
+    """No counter rose: it was not memory, so nothing is raised; a second time it is given up."""
+    governor = running({1: 100})
+    requeue, admit = feed(governor, ended(1, Outcome.KILLED_OUTSIDE, 900), 10.0)
+    assert isinstance(requeue, Requeue)
+    assert (requeue.estimate.reserve_mib, requeue.solo, admit.phase_id) == (100, False, 1)
+    (give_up,) = feed(governor, ended(1, Outcome.KILLED_OUTSIDE, 900), 20.0)
+    assert isinstance(give_up, GiveUp)
+    assert give_up.verdict == "external-kill"
+
+
+def test_a_phase_that_must_run_alone_still_must_after_a_kill_from_outside() -> None:
+    """Somebody's kill is no evidence that it would now stand company."""
+    estimator = TableEstimator({1: 100, 2: 100}, remaining_s={2: 60.0})
+    governor = Governor(estimator, cores=4, budget_mib=1000.0)
+    feed(governor, asked(1), 0.0)
+    feed(governor, ended(1, Outcome.KILLED_BY_KERNEL, 300), 10.0)
+    feed(governor, asked(2), 11.0)
+    feed(governor, ended(1, Outcome.KILLED_OUTSIDE, 100), 12.0)
+    assert governor.running == 1
+
+
+def test_low_headroom_ends_the_one_that_lost_least() -> None:
+    """Below the danger line the youngest, biggest phase is killed, and never the oldest."""
+    governor = running({1: 300, 2: 300, 3: 300})
+    actions = feed(governor, sampled({1: 400, 2: 290, 3: 310}, headroom_mib=20), 30.0)
+    assert [each.phase_id for each in of_kind(actions, Kill)] == [3]
+    assert "20 MiB left" in actions[0].reason
+
+
+def test_fast_growth_is_danger_before_headroom_is_gone() -> None:
+    """At 1000 MiB/s, 300 MiB are less than a third of a second, and killing takes longer."""
+    governor = running({1: 300, 2: 300})
+    assert feed(governor, sampled({1: 100, 2: 100}, headroom_mib=700), 20.0) == []
+    actions = feed(governor, sampled({1: 100, 2: 500}, headroom_mib=120), 20.4)
+    assert [each.phase_id for each in of_kind(actions, Kill)] == [2]
+
+
+@pytest.mark.parametrize("headroom_mib", [30, 100, 5000])
+def test_enough_headroom_ends_nothing(headroom_mib: float) -> None:
+    """At or above the danger line every phase goes on."""
+    governor = running({1: 300, 2: 300})
+    assert feed(governor, sampled({1: 500, 2: 500}, headroom_mib=headroom_mib), 20.0) == []
+
+
+def test_the_only_running_phase_is_never_ended() -> None:
+    """Killing it would only start it again."""
+    governor = running({1: 300})
+    assert feed(governor, sampled({1: 990}, headroom_mib=0), 10.0) == []
+
+
+def test_memory_falls_before_the_next_kill_is_considered() -> None:
+    """One kill at a time; the next only when the victim is gone and headroom is still low."""
+    governor = running({1: 300, 2: 300, 3: 300}, every_s=0.0)
+    first = feed(governor, sampled({1: 300, 2: 300, 3: 300}, headroom_mib=0), 30.0)
+    assert [each.phase_id for each in of_kind(first, Kill)] == [3]
+    assert feed(governor, sampled({1: 300, 2: 300, 3: 300}, headroom_mib=0), 30.1) == []
+    feed(governor, ended(3, Outcome.WITHDRAWN), 30.2)
+    second = feed(governor, sampled({1: 300, 2: 300}, headroom_mib=0), 30.3)
+    assert [each.phase_id for each in of_kind(second, Kill)] == [2]
+
+
+def test_nothing_starts_while_a_kill_is_under_way() -> None:
+    """The memory of the victim is not there yet."""
+    governor = running({1: 300, 2: 300}, later={3: 10})
+    kill = feed(governor, sampled({1: 300, 2: 300}, headroom_mib=0), 20.0)
+    assert [each.phase_id for each in of_kind(kill, Kill)] == [2]
+    (hold,) = feed(governor, asked(3), 20.1)
+    assert hold.reason == "a kill is under way"
+    assert 3 in admitted(feed(governor, ended(2, Outcome.KILLED_BY_US, 300), 20.2))
+
+
+def test_a_victim_that_frees_too_little_is_not_chosen_over_one_that_frees_enough() -> None:
+    """When a young small phase would not help, the bigger one is ended; else the kernel would choose."""
+    governor = running({1: 300, 2: 300, 3: 300}, every_s=50.0)
+    actions = feed(governor, sampled({1: 600, 2: 500, 3: 25}, headroom_mib=0), 101.0)
+    assert [each.phase_id for each in of_kind(actions, Kill)] == [2]
+
+
+def test_a_kill_that_frees_nothing_is_not_made() -> None:
+    """Ending phases that hold nothing would lose their work for no memory: somebody else has it."""
+    governor = running({1: 300, 2: 300})
+    assert feed(governor, sampled({1: 5, 2: 5}, headroom_mib=0), 20.0) == []
