@@ -1,7 +1,8 @@
 # Builds the shared library with CMake and packs it into the Python package attention_kernels.
 #
 # Environment: MAX_JOBS (parallel jobs, all that CMake likes when unset), NVCC_THREADS (nvcc --threads),
-# AK_CUDA_ARCHS or CMake's own CUDAARCHS ("90", "80;90;100", ...), AK_CMAKE_BUILD_DIR (kept between builds, default build/cmake).
+# AK_CUDA_ARCHS or CMake's own CUDAARCHS ("90", "80;90;100", ...), AK_CMAKE_BUILD_DIR (kept between builds, default
+# build/cmake).
 import os
 import shutil
 import subprocess

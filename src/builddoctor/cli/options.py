@@ -20,7 +20,13 @@ Memory = Annotated[
     typer.Option("--memory", metavar="SIZE", help="A memory limit of your own, e.g. 24GiB; the lowest counts."),
 ]
 Cores = Annotated[
-    int, typer.Option("--cores", metavar="N", help="Compiler phases that may run at once.  [default: usable cores]")
+    int,
+    typer.Option(
+        "--cores",
+        metavar="N",
+        show_default=False,
+        help="Compiler phases that may run at once.  [default: usable cores]",
+    ),
 ]
 ToolkitOption = Annotated[
     str, typer.Option("--toolkit", metavar="PATH|VERSION", help="The CUDA toolkit: its folder, its nvcc, or e.g. 13.0.")

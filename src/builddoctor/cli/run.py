@@ -16,7 +16,9 @@ from builddoctor.trace.masking import mask_argv
 
 
 def run(
-    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND…", show_default=False)] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND…", show_default=False, help="The build command, after `--`.")
+    ] = None,
     arch: options.Archs = "",
     memory: options.Memory = "",
     cores: options.Cores = 0,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
+
+import psutil
 
 from builddoctor.sensors.root import SystemRoot
 
@@ -13,7 +14,7 @@ _V2 = "/sys/fs/cgroup"
 
 def usable_cores(root: SystemRoot) -> int:
     """At least 1. A quota of 1.5 cores counts as 2."""
-    allowed = len(os.sched_getaffinity(0))
+    allowed = len(psutil.Process().cpu_affinity())
     quota = _quota_v2(root) or _quota_v1(root)
     return max(1, min(allowed, math.ceil(quota))) if quota else max(1, allowed)
 
