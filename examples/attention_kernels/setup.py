@@ -18,8 +18,15 @@ LIBRARY = "libattention_kernels.so"
 def cmake_build():
     build_dir = Path(os.environ.get("AK_CMAKE_BUILD_DIR") or ROOT / "build" / "cmake").resolve()
     archs = os.environ.get("AK_CUDA_ARCHS") or os.environ.get("CUDAARCHS") or "90"
-    configure = ["cmake", "-S", str(ROOT), "-B", str(build_dir), f"-DCMAKE_CUDA_ARCHITECTURES={archs}",
-                 f"-DAK_NVCC_THREADS={os.environ.get('NVCC_THREADS', '')}"]
+    configure = [
+        "cmake",
+        "-S",
+        str(ROOT),
+        "-B",
+        str(build_dir),
+        f"-DCMAKE_CUDA_ARCHITECTURES={archs}",
+        f"-DAK_NVCC_THREADS={os.environ.get('NVCC_THREADS', '')}",
+    ]
     if shutil.which("ninja"):
         configure.append("-GNinja")
     build = ["cmake", "--build", str(build_dir), "--parallel"]

@@ -48,6 +48,17 @@ def parse_size_mib(text: str) -> float:
     return size_mib
 
 
+def whole_number(text: str) -> int | None:
+    """A plain non-negative number as the kernel writes it (at most 64 bits); None for anything else."""
+    word = text.strip()
+    return int(word) if word.isascii() and word.isdigit() and len(word) <= 20 else None
+
+
+def printable(text: str) -> str:
+    """Text that any screen and any file takes: bytes that are no UTF-8 (in file names) as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def format_mib(size_mib: float) -> str:
     """``3.4 GiB`` from 1 GiB on, else ``412 MiB``."""
     if abs(size_mib) >= 1024:

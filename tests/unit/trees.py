@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+
 from builddoctor.sensors.root import SystemRoot
 
 GIB = 1024**3
@@ -18,10 +19,12 @@ V2 = "/sys/fs/cgroup"
 V1 = "/sys/fs/cgroup/memory"
 
 
-class TextRoot(SystemRoot, frozen=True):
+class TextRoot(SystemRoot):
     """A root whose files are given as text; nothing else exists."""
 
-    files: dict[str, str] = {}
+    def __init__(self, files: dict[str, str] | None = None) -> None:
+        super().__init__()
+        self.files = files or {}
 
     def text(self, absolute: str) -> str | None:
         return self.files.get(absolute)

@@ -1,17 +1,16 @@
 """Loader for libattention_kernels.so; needs no GPU to list what the library holds."""
+
 import ctypes
+import functools
 from pathlib import Path
 
-_library = None
 
-
+@functools.cache
 def library():
     """The loaded shared library."""
-    global _library
-    if _library is None:
-        _library = ctypes.CDLL(str(Path(__file__).with_name("libattention_kernels.so")))
-        _library.ak_kernel_name.restype = ctypes.c_char_p
-    return _library
+    loaded = ctypes.CDLL(str(Path(__file__).with_name("libattention_kernels.so")))
+    loaded.ak_kernel_name.restype = ctypes.c_char_p
+    return loaded
 
 
 def kernels():

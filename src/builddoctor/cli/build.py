@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from builddoctor.cli import options
-from builddoctor.cli.output import print_data
+from builddoctor.cli.output import print_data, print_notes
 from builddoctor.cli.supervised import run_supervised
 from builddoctor.projects.archs import arch_environment, parse_archs
 from builddoctor.projects.detect import find_project
@@ -52,4 +52,8 @@ def build(
         need_toolkit=True,
         env=os.environ,
     )
-    return run_supervised(request)
+    code = run_supervised(request)
+    if code == 0 and found.kind == "python":
+        newest = max(Path(found.output).glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns, default=None)
+        print_notes([f"  wheel   {newest}"] if newest is not None else [])
+    return code

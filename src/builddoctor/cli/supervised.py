@@ -28,7 +28,7 @@ def run_supervised(request: RunRequest, *, env: Mapping[str, str] = os.environ) 
 
     def make_screen(session: Session, prepared: Prepared, fronts: Fronts) -> Screen:
         kind = BoardScreen if wants_board(env) else Screen
-        return kind(session, prepared, fronts, title=title_of(request, prepared))
+        return kind(session, prepared, fronts, title=title_of(request, prepared), cwd=request.cwd)
 
     outcome = supervise(request, env, make_screen)
     _show(request, outcome)

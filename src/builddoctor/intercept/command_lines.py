@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from builddoctor.model.phase import PhaseKind, Unit
-from builddoctor.units import MIB
+from builddoctor.units import MIB, printable, whole_number
 
 _SOURCE_SUFFIXES = frozenset((".cu", ".cpp", ".cc", ".cxx", ".c++", ".c", ".C", ".cppm", ".hip", ".m", ".mm"))
 _INPUT_SUFFIXES = _SOURCE_SUFFIXES | {".ii", ".i", ".s", ".S", ".ptx", ".gpu", ".cubin", ".o", ".a", ".h", ".hpp"}
@@ -116,7 +116,7 @@ def nvcc_unit(unit_id: str, argv: Sequence[str], cwd: str) -> Unit:
         | _arch_values(argv)
     )
     threads = _value(argv, "--threads") or _value(argv, "-t") or "1"
-    return _unit(unit_id, argv, cwd, sources, tuple(archs), int(threads) if threads.isdigit() else 1)
+    return _unit(unit_id, argv, cwd, sources, tuple(archs), 1 if (count := whole_number(threads)) is None else count)
 
 
 def driver_unit(unit_id: str, argv: Sequence[str], cwd: str) -> Unit:
@@ -129,8 +129,9 @@ def parse_sizes(text: str) -> dict[int, int]:
     sizes: dict[int, int] = {}
     for part in text.split(","):
         index, _, size = part.partition("=")
-        if index.isascii() and index.isdigit() and size.isascii() and size.isdigit():
-            sizes[int(index)] = int(size)
+        place, count = whole_number(index), whole_number(size)
+        if place is not None and count is not None:
+            sizes[place] = count
     return sizes
 
 
@@ -141,7 +142,14 @@ def _unit(
     compiles = not _COMPILE_ONLY.isdisjoint(argv)
     scratch = any(mark in f"{cwd}/{source}" for mark in _SCRATCH)
     counted = bool(source) and compiles and not scratch
-    return Unit(unit_id=unit_id, source=source, output=_output(argv), archs=archs, threads=threads, counted=counted)
+    return Unit(
+        unit_id=unit_id,
+        source=printable(source),
+        output=printable(_output(argv)),
+        archs=archs,
+        threads=threads,
+        counted=counted,
+    )
 
 
 def _host_facts(argv: Sequence[str], sizes: Mapping[int, int]) -> PhaseFacts:
@@ -155,7 +163,7 @@ def _host_facts(argv: Sequence[str], sizes: Mapping[int, int]) -> PhaseFacts:
     else:
         kind = PhaseKind.LINK
     input_mib = sum(sizes[index] for index in inputs[:1]) / MIB
-    return PhaseFacts(kind=kind, source=stem["stem"] if stem else source, arch="", input_mib=input_mib)
+    return PhaseFacts(kind=kind, source=printable(stem["stem"] if stem else source), arch="", input_mib=input_mib)
 
 
 def _facts(
@@ -167,7 +175,7 @@ def _facts(
     suffixes: tuple[str, ...],
 ) -> PhaseFacts:
     size = sum(size for index, size in sizes.items() if index < len(argv) and argv[index].endswith(suffixes))
-    return PhaseFacts(kind=kind, source=source, arch=arch, input_mib=size / MIB)
+    return PhaseFacts(kind=kind, source=printable(source), arch=arch, input_mib=size / MIB)
 
 
 def _value(argv: Sequence[str], option: str) -> str:

@@ -16,6 +16,8 @@ from builddoctor.model.toolkit import Toolkit
 
 SOCKET = "BUILDDOCTOR_SOCKET"
 UNIT = "BUILDDOCTOR_UNIT"
+NET_MARK = "NVCC_PREPEND_FLAGS=-noprof"
+"""What the environment of an nvcc has that is caught by ``net``."""
 
 
 def build_environment(

@@ -98,8 +98,8 @@ class PriorEstimator:
             self._front_end_s[phase.unit_id] = wall_s
 
     def raise_after_kill(self, phase: Phase, *, peak_mib: float, reserved_mib: float) -> Estimate:
-        raised = RAISE_FACTOR * max(peak_mib, reserved_mib)
-        self._floor_mib[_key(phase)] = raised
+        key = _key(phase)
+        self._floor_mib[key] = max(self._floor_mib.get(key, 0.0), RAISE_FACTOR * max(peak_mib, reserved_mib))
         return self.estimate(phase)
 
     def remaining_s(self, phase: Phase) -> float:

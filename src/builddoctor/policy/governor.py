@@ -36,6 +36,9 @@ KILL_LATENCY_S = 0.35
 DANGER_SHARE = 0.3
 """Below this share of the reserve, headroom is no longer left to chance."""
 
+LEAST_WORTH_MIB = 32.0
+"""Ending a phase that holds less would lose its work for no memory: somebody else has it."""
+
 OVERRUN_FACTOR = 1.2
 """A phase past its reservation is taken to want this much of what it holds."""
 
@@ -84,7 +87,7 @@ class Governor:
         """Take one event at ``now_s`` and say what to do, in order."""
         actions: list[Action] = []
         if isinstance(event, UnitRegistered):
-            if self._had_kill and event.unit.threads > 1:
+            if self._had_kill and event.unit.threads != 1:  # 0 is nvcc's word for all cores
                 actions.append(SetThreads(unit_id=event.unit.unit_id, threads=1))
         elif isinstance(event, PhaseAsked):
             self._waiting[event.phase.phase_id] = _Waiting(
@@ -144,7 +147,7 @@ class Governor:
             self._outside_kills[phase.phase_id] = tries
             if tries > 1:
                 return [GiveUp(phase_id=phase.phase_id, verdict="external-kill", reason="killed again from outside")]
-            return self._again(run, run.estimate, solo=False, now_s=now_s)
+            return self._again(run, run.estimate, solo=phase.phase_id in self._solo, now_s=now_s)
         if event.outcome not in (Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US):
             self._solo.discard(phase.phase_id)
             return []
@@ -155,9 +158,7 @@ class Governor:
                 self._solo.discard(phase.phase_id)
                 reason = f"killed at {peak_mib:.0f} MiB while it ran alone"
                 return [GiveUp(phase_id=phase.phase_id, verdict="too-big", reason=reason)]
-        estimate = self._estimator.raise_after_kill(
-            phase, peak_mib=peak_mib, reserved_mib=min(run.estimate.reserve_mib, self._budget_mib)
-        )
+        estimate = self._estimator.raise_after_kill(phase, peak_mib=peak_mib, reserved_mib=run.estimate.reserve_mib)
         solo = run.alone or estimate.reserve_mib > self._budget_mib
         return self._again(run, estimate, solo=solo, now_s=now_s)
 
@@ -190,9 +191,10 @@ class Governor:
             [
                 Candidate(phase_id=phase_id, rss_mib=run.rss_mib, age_s=now_s - run.admitted_at_s)
                 for phase_id, run in self._running.items()
-            ]
+            ],
+            needed_mib=danger_mib - event.headroom_mib,
         )
-        if victim is None or victim.rss_mib <= danger_mib - event.headroom_mib:
+        if victim is None or victim.rss_mib < LEAST_WORTH_MIB:
             return []
         self._running[victim.phase_id].killed = True
         reason = f"{event.headroom_mib:.0f} MiB left and {growth_mib_s:.0f} MiB/s growing"

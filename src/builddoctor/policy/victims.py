@@ -18,10 +18,16 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
 
 
-def choose(candidates: Sequence[Candidate]) -> Candidate | None:
-    """The victim, or None when fewer than two run: the only running phase is never ended for memory."""
+def choose(candidates: Sequence[Candidate], *, needed_mib: float = 0.0) -> Candidate | None:
+    """The victim, or None when fewer than two run: the only running phase is never ended for memory.
+
+    Where none frees ``needed_mib``, the one that frees most; the next look decides on another.
+    """
     if len(candidates) < 2:
         return None
     oldest = max(candidates, key=lambda each: (each.age_s, -each.phase_id))
     others = [each for each in candidates if each.phase_id != oldest.phase_id]
-    return max(others, key=lambda each: (each.rss_mib / (each.age_s + 1.0), each.phase_id))
+    enough = [each for each in others if each.rss_mib >= needed_mib]
+    if not enough:
+        return max(others, key=lambda each: (each.rss_mib, each.phase_id), default=None)
+    return max(enough, key=lambda each: (each.rss_mib / (each.age_s + 1.0), each.phase_id))

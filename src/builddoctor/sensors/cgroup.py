@@ -15,7 +15,12 @@ import msgspec
 
 from builddoctor.model.limits import MemoryLevel
 from builddoctor.sensors.root import SystemRoot
-from builddoctor.units import MIB
+from builddoctor.units import MIB, whole_number
+
+_WANTED_V2 = frozenset(("inactive_file", "active_file", "file_dirty", "file_writeback", "slab_reclaimable"))
+_WANTED_V1 = frozenset(
+    ("hierarchical_memory_limit", "total_inactive_file", "total_active_file", "total_dirty", "total_writeback")
+)
 
 
 class CgroupPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,16 +58,17 @@ def find_place(root: SystemRoot) -> CgroupPlace | None:
 
 def read_levels(root: SystemRoot, place: CgroupPlace, total_mib: float) -> list[MemoryLevel]:
     """Every level that sets a limit below the machine's memory. ``total_mib``: MemTotal."""
-    reader = _level_v1 if place.version == 1 else _level_v2
-    levels = [level for directory in place.directories if (level := reader(root, directory)) is not None]
-    return [level for level in levels if level.limit_mib < total_mib]
+    read = _level_v1 if place.version == 1 else _level_v2
+    total = int(total_mib * MIB)
+    found = [read(root, directory, total, leaf=directory == place.directories[0]) for directory in place.directories]
+    return [level for level in found if level is not None]
 
 
 def oom_kills(root: SystemRoot, place: CgroupPlace) -> int | None:
     """Kernel kills counted at our own cgroup: v2 counts its whole subtree, v1 only the leaf itself."""
     leaf = place.directories[0]
     file = f"{leaf}/memory.oom_control" if place.version == 1 else f"{leaf}/memory.events"
-    return _keyed(root.text(file) or "").get("oom_kill")
+    return _keyed(root.text(file) or "", frozenset(("oom_kill",))).get("oom_kill")
 
 
 def _mounts(text: str) -> list[_Mount]:
@@ -102,7 +108,7 @@ def _preferred(mounts: Iterable[_Mount]) -> list[_Mount]:
 
 def _walk(mount: _Mount, path: str) -> tuple[str, ...]:
     """Directories from the leaf to the mount point; empty when our path is not below this mount's root."""
-    if mount.root.startswith("/..") or "/.." in path:
+    if ".." in PurePosixPath(mount.root).parts or ".." in PurePosixPath(path).parts:
         return ()
     if mount.root == "/":
         relative = path
@@ -125,45 +131,51 @@ def _walk(mount: _Mount, path: str) -> tuple[str, ...]:
 def _has_memory(root: SystemRoot, directories: tuple[str, ...]) -> bool:
     return any(
         root.text(f"{directory}/memory.current") is not None
+        or root.text(f"{directory}/memory.max") is not None
         or "memory" in (root.text(f"{directory}/cgroup.controllers") or "").split()
         for directory in directories
     )
 
 
-def _level_v2(root: SystemRoot, directory: str) -> MemoryLevel | None:
+def _level_v2(root: SystemRoot, directory: str, total: int, *, leaf: bool) -> MemoryLevel | None:
+    del leaf
     limits = [_bytes(root.text(f"{directory}/{name}")) for name in ("memory.max", "memory.high")]
-    known = [limit for limit in limits if limit is not None]
+    limit = min((each for each in limits if each is not None), default=total)
+    if limit >= total:
+        return None
     usage = _bytes(root.text(f"{directory}/memory.current"))
-    if not known or usage is None:
-        return None
-    stat = _keyed(root.text(f"{directory}/memory.stat") or "")
-    return _level(f"{directory}/memory.max", "cgroup-v2", min(known), usage, _reclaimable(stat, ""))
+    stat = _keyed(root.text(f"{directory}/memory.stat") or "", _WANTED_V2)
+    return _level(f"{directory}/memory.max", "cgroup-v2", limit, usage, _reclaimable(stat, ""))
 
 
-def _level_v1(root: SystemRoot, directory: str) -> MemoryLevel | None:
+def _level_v1(root: SystemRoot, directory: str, total: int, *, leaf: bool) -> MemoryLevel | None:
     limit = _bytes(root.text(f"{directory}/memory.limit_in_bytes"))
-    usage = _bytes(root.text(f"{directory}/memory.usage_in_bytes"))
-    if limit is None or usage is None:
+    if limit is None or (limit >= total and not leaf):
         return None
-    stat = _keyed(root.text(f"{directory}/memory.stat") or "")
-    hierarchical = stat.get("hierarchical_memory_limit", limit)
-    return _level(
-        f"{directory}/memory.limit_in_bytes",
-        "cgroup-v1",
-        min(limit, hierarchical),
-        usage,
-        _reclaimable(stat, "total_"),
+    stat = _keyed(root.text(f"{directory}/memory.stat") or "", _WANTED_V1)
+    # The least of all ancestors, those above our namespace included.
+    limit = min(limit, stat.get("hierarchical_memory_limit", limit))
+    if limit >= total:
+        return None
+    usage = _bytes(root.text(f"{directory}/memory.usage_in_bytes"))
+    return _level(f"{directory}/memory.limit_in_bytes", "cgroup-v1", limit, usage, _reclaimable(stat, "total_"))
+
+
+def _level(source: str, kind: str, limit: int, usage: int | None, reclaimable: float) -> MemoryLevel:
+    """A limit whose usage cannot be read is a limit all the same, with little known of it."""
+    held = max(0.0, (usage or 0) - reclaimable)
+    return MemoryLevel(
+        source=source,
+        kind=kind,
+        limit_mib=limit / MIB,
+        headroom_mib=(limit - held) / MIB,
+        confidence="low" if usage is None else "high",
     )
-
-
-def _level(source: str, kind: str, limit: int, usage: int, reclaimable: float) -> MemoryLevel:
-    held = max(0.0, usage - reclaimable)
-    return MemoryLevel(source=source, kind=kind, limit_mib=limit / MIB, headroom_mib=(limit - held) / MIB)
 
 
 def _reclaimable(stat: dict[str, int], prefix: str) -> float:
     """Page cache that the kernel can drop at once. Never ``file`` or ``cache``: they count tmpfs, which it cannot."""
-    dirty, writeback = ("file_dirty", "file_writeback") if not prefix else ("total_dirty", "total_writeback")
+    dirty, writeback = ("total_dirty", "total_writeback") if prefix else ("file_dirty", "file_writeback")
     return max(
         0.0,
         stat.get(f"{prefix}inactive_file", 0)
@@ -176,17 +188,14 @@ def _reclaimable(stat: dict[str, int], prefix: str) -> float:
 
 def _bytes(text: str | None) -> int | None:
     """A number of bytes; None for ``max``, for what is missing and for what is no number."""
-    if text is None:
-        return None
-    word = text.strip()
-    return int(word) if word.isascii() and word.isdigit() else None
+    return None if text is None else whole_number(text)
 
 
-def _keyed(text: str) -> dict[str, int]:
-    """``key value`` lines; lines of another shape are passed over, unknown keys may appear."""
+def _keyed(text: str, wanted: frozenset[str]) -> dict[str, int]:
+    """``key value`` lines of these keys; lines of another shape are passed over, unknown keys may appear."""
     found: dict[str, int] = {}
     for line in text.splitlines():
         key, _, value = line.partition(" ")
-        if value.strip().isascii() and value.strip().isdigit():
-            found[key] = int(value)
+        if key in wanted and (number := whole_number(value)) is not None:
+            found[key] = number
     return found

@@ -7,6 +7,7 @@ import math
 import psutil
 
 from builddoctor.sensors.root import SystemRoot
+from builddoctor.units import whole_number
 
 _V1 = "/sys/fs/cgroup/cpu"
 _V2 = "/sys/fs/cgroup"
@@ -20,15 +21,15 @@ def usable_cores(root: SystemRoot) -> int:
 
 
 def _quota_v2(root: SystemRoot) -> float | None:
-    words = (root.text(f"{_V2}/cpu.max") or "").split()
-    if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]):
-        return int(words[0]) / int(words[1])
-    return None
+    quota, _, period = (root.text(f"{_V2}/cpu.max") or "").strip().partition(" ")
+    return _share(quota, period)
 
 
 def _quota_v1(root: SystemRoot) -> float | None:
-    quota = (root.text(f"{_V1}/cpu.cfs_quota_us") or "").strip()
-    period = (root.text(f"{_V1}/cpu.cfs_period_us") or "").strip()
-    if quota.isdigit() and period.isdigit() and int(period):
-        return int(quota) / int(period)
-    return None
+    return _share(root.text(f"{_V1}/cpu.cfs_quota_us") or "", root.text(f"{_V1}/cpu.cfs_period_us") or "")
+
+
+def _share(quota: str, period: str) -> float | None:
+    """Cores that a quota allows; None without one (``max``, -1)."""
+    allowed, each = whole_number(quota), whole_number(period)
+    return allowed / each if allowed and each else None

@@ -9,9 +9,13 @@ from __future__ import annotations
 from builddoctor.model.limits import MemoryLevel, MemoryReading
 from builddoctor.sensors.cgroup import CgroupPlace, find_place, oom_kills, read_levels
 from builddoctor.sensors.root import SystemRoot
+from builddoctor.units import whole_number
 
 UNKNOWN_HOST_MIB = 4096.0
 """What is assumed when /proc/meminfo cannot be read: enough for one big phase, not for two."""
+
+
+_WANTED = frozenset(("MemTotal", "MemFree", "MemAvailable"))
 
 
 class MemorySensor:
@@ -67,15 +71,19 @@ class KillCounter:
         """/proc/vmstat ``oom_kill``: every kernel kill, memory cgroups' included; None before Linux 4.13."""
         for line in (self._root.text("/proc/vmstat") or "").splitlines():
             if line.startswith("oom_kill "):
-                return int(line.split()[1])
+                return whole_number(line.partition(" ")[2])
         return None
 
 
 def _meminfo_kib(text: str) -> dict[str, int]:
+    """The fields that count, in KiB; they are among the first lines."""
     fields: dict[str, int] = {}
     for line in text.splitlines():
         key, _, rest = line.partition(":")
-        words = rest.split()
-        if words and words[0].isascii() and words[0].isdigit():
-            fields[key.strip()] = int(words[0])
+        if key.strip() in _WANTED:
+            words = rest.split()
+            if words and (number := whole_number(words[0])) is not None:
+                fields[key.strip()] = number
+            if len(fields) == len(_WANTED):
+                break
     return fields

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from builddoctor.sensors.root import SystemRoot
-from builddoctor.units import MIB
+from builddoctor.units import MIB, whole_number
 
 
 class RssProbe:
@@ -30,7 +30,8 @@ class RssProbe:
             return 0.0
         try:
             fields = os.pread(self._fd, 96, 0).split()
-            return max(0, int(fields[1]) - int(fields[2])) * self._page_mib
+            pages = int(fields[1]) - int(fields[2])
+            return pages * self._page_mib if pages > 0 else 0.0
         except (OSError, IndexError, ValueError):
             self.close()
             return 0.0
@@ -50,7 +51,7 @@ class Processes:
     def children(self, pid: int) -> list[int]:
         """Direct children of a process's main thread."""
         text = self._root.text(f"/proc/{pid}/task/{pid}/children") or ""
-        return [int(word) for word in text.split() if word.isdigit()]
+        return [child for word in text.split() if (child := whole_number(word)) is not None]
 
     def descendants(self, pid: int) -> list[int]:
         """Children, their children, and so on; parents before children."""
@@ -65,16 +66,20 @@ class Processes:
 
     def parent(self, pid: int) -> int | None:
         stat = self._stat(pid)
-        return int(stat[1]) if stat else None
+        return whole_number(stat[1]) if stat else None
 
     def start_ticks(self, pid: int) -> int | None:
         """Start time in clock ticks since boot: with the pid, the identity of a process."""
         stat = self._stat(pid)
-        return int(stat[19]) if stat else None
+        return whole_number(stat[19]) if stat else None
 
     def argv(self, pid: int) -> list[str]:
         text = self._root.text(f"/proc/{pid}/cmdline") or ""
         return text.split("\0")[:-1]
+
+    def environ_has(self, pid: int, text: str) -> bool:
+        """A process of ours has ``text`` somewhere in its environment. Nothing of it is kept."""
+        return text in (self._root.text(f"/proc/{pid}/environ") or "")
 
     def _stat(self, pid: int) -> list[str]:
         """Fields of stat from ``state`` on; the name before them may hold anything, parentheses too."""

@@ -31,7 +31,7 @@ from builddoctor.supervise.accounts import Accounts
 from builddoctor.supervise.folders import run_folder, trace_file
 from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.kill_evidence import KillEvidence
-from builddoctor.supervise.prepare import Prepared, prepare
+from builddoctor.supervise.prepare import Prepared, is_front_by_path, prepare
 from builddoctor.supervise.sampler import Sampler
 from builddoctor.supervise.screen import Screen
 from builddoctor.supervise.session import Session
@@ -146,7 +146,7 @@ class _Build:
         ended = asyncio.Event()
         self._tell_start()
         guardian = self._guardian = Guardian(
-            self.request.command,
+            self._command(),
             env=self._environment(socket),
             cwd=self.request.cwd,
             cleanup=self.folder,
@@ -198,6 +198,12 @@ class _Build:
     async def _converse(self, connection: Connection) -> None:
         with contextlib.suppress(ConnectionError):
             await self.session.converse(connection)
+
+    def _command(self) -> tuple[str, ...]:
+        command = self.request.command
+        if is_front_by_path(command):
+            return (f"{self.prepared.host}/bin/{os.path.basename(command[0])}", *command[1:])
+        return command
 
     def _environment(self, socket: Path) -> dict[str, str]:
         prepared = self.prepared

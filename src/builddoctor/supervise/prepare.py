@@ -66,7 +66,7 @@ def prepare(request: RunRequest, env: Mapping[str, str], root: SystemRoot, senso
     toolkit, problem = _toolkit(request, env, root)
     cache = cache_folder(env)
     fallback_folder = "" if shutil.which("ninja", path=env.get("PATH")) else ninja.BIN_DIR
-    tools = _host_tools(env, fallback_folder)
+    tools = _host_tools(env, fallback_folder, request.command)
     settings = knobs.settle(env, window=window(cores, budget), cores=cores, ignore_caps=request.ignore_caps)
     return Prepared(
         toolkit=toolkit,
@@ -108,10 +108,18 @@ def _toolkit(request: RunRequest, env: Mapping[str, str], root: SystemRoot) -> t
         return None, str(error)
 
 
-def _host_tools(env: Mapping[str, str], fallback_folder: str) -> HostTools:
+def _host_tools(env: Mapping[str, str], fallback_folder: str, command: tuple[str, ...]) -> HostTools:
     path = ":".join(filter(None, (env.get("PATH", os.defpath), fallback_folder)))
-    fronts = [(name, found) for name in FRONTS if (found := _which_real(name, path))]
-    return HostTools(compilers=tuple(host_compilers(env)), fronts=tuple(fronts), clangs=tuple(clangs(env)))
+    fronts = {name: found for name in FRONTS if (found := _which_real(name, path))}
+    if is_front_by_path(command):
+        # `run -- /opt/bin/ninja`: that one, and not the first on PATH.
+        fronts[os.path.basename(command[0])] = os.path.abspath(command[0])
+    return HostTools(compilers=tuple(host_compilers(env)), fronts=tuple(fronts.items()), clangs=tuple(clangs(env)))
+
+
+def is_front_by_path(command: tuple[str, ...]) -> bool:
+    """The build command is ninja, cmake or make called by a path: it has to be called through its gate instead."""
+    return "/" in command[0] and os.path.basename(command[0]) in FRONTS and os.access(command[0], os.X_OK)
 
 
 def _which_real(name: str, path: str) -> str:

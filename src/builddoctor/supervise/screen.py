@@ -33,13 +33,21 @@ def wants_board(env: Mapping[str, str]) -> bool:
     return sys.stderr.isatty() and not env.get("CI") and env.get("TERM", "dumb") != "dumb"
 
 
+def short_name(source: str, cwd: str) -> str:
+    """A source as the user knows it: below the build's folder without that, elsewhere by its last three parts."""
+    if source.startswith(cwd + "/"):
+        return source[len(cwd) + 1 :]
+    return "/".join(source.split("/")[-3:]) if source.startswith("/") else source
+
+
 class Screen:
     """Plain lines on stderr; the build writes to our own stdout and stderr."""
 
     stdout_fd: int | None = None
     stderr_fd: int | None = None
 
-    def __init__(self, session: Session, prepared: Prepared, fronts: Fronts, *, title: str) -> None:
+    def __init__(self, session: Session, prepared: Prepared, fronts: Fronts, *, title: str, cwd: str) -> None:
+        self._cwd = cwd
         self._session = session
         self._prepared = prepared
         self._fronts = fronts
@@ -79,7 +87,7 @@ class Screen:
         running = tuple(
             RunningRow(
                 kind=live.phase.kind.value,
-                source=live.phase.source,
+                source=short_name(live.phase.source, self._cwd),
                 arch=live.phase.arch,
                 rss_mib=live.rss_mib,
                 estimate_mib=live.estimate.peak_mib if live.estimate else 0.0,
@@ -120,7 +128,7 @@ class Screen:
             return None
         return WaitingRow(
             kind=live.phase.kind.value,
-            source=live.phase.source,
+            source=short_name(live.phase.source, self._cwd),
             needs_mib=held.needs_mib,
             free_mib=max(0.0, self._session.governor.budget_mib - self._session.governor.committed_mib),
             reason=held.reason,
@@ -131,8 +139,8 @@ class Screen:
 class BoardScreen(Screen):
     """A live board at the foot of the terminal; what the build prints goes by above it."""
 
-    def __init__(self, session: Session, prepared: Prepared, fronts: Fronts, *, title: str) -> None:
-        super().__init__(session, prepared, fronts, title=title)
+    def __init__(self, session: Session, prepared: Prepared, fronts: Fronts, *, title: str, cwd: str) -> None:
+        super().__init__(session, prepared, fronts, title=title, cwd=cwd)
         self._console = Console(stderr=True, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
         self._reader, self.stderr_fd = os.pipe()

@@ -104,7 +104,7 @@ class Session:
 
     async def _phase(self, connection: Connection, asked: Asked) -> None:
         began = time.thread_time()
-        live = self._announce(asked, trusted=connection.peer_pid == asked.gate_pid)
+        live = self.announce(asked, trusted=connection.peer_pid == asked.gate_pid)
         self.accounts.answer_s += time.thread_time() - began
         try:
             await self._see_through(connection, live)
@@ -117,8 +117,16 @@ class Session:
                 self._finish(live, ended, None)
                 self.decide(ended)
 
-    def _announce(self, asked: Asked, *, trusted: bool) -> LivePhase:
+    def announce(self, asked: Asked, *, trusted: bool) -> LivePhase:
+        """Take up a phase that asks."""
+        uncaught = self.units.uncaught
         unit_id = self.units.of(asked)
+        if self.units.uncaught != uncaught:
+            self.tell(
+                f"{self.units.uncaught} is called by its own path: its cudafe++, cicc and ptxas start unasked; let the "
+                "build take nvcc from PATH or $CUDACXX",
+                warning=True,
+            )
         facts = phase_facts(asked.tool, asked.argv, parse_sizes(asked.sizes))
         unit = self.units.open.get(unit_id)
         self._last_phase_id += 1

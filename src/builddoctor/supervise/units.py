@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from builddoctor.intercept.command_lines import driver_unit, nvcc_unit
+from builddoctor.intercept.environment import NET_MARK
 from builddoctor.intercept.protocol import Asked
 from builddoctor.model.phase import Unit
 from builddoctor.sensors.process import Processes
@@ -32,6 +33,8 @@ class Units:
         self.open: dict[str, Unit] = {}
         self._pidfds: dict[str, int] = {}
         self._counter = 0
+        self.uncaught = ""
+        """an nvcc that was called past its gate, by its own path"""
 
     def register_nvcc(self, pid: int, argv: Sequence[str], cwd: str) -> Unit:
         """An nvcc gate is about to become nvcc, under its own pid."""
@@ -49,7 +52,10 @@ class Units:
             return ""
         unit_id = f"{pid}.{self._processes.start_ticks(pid)}"
         if unit_id not in self.open:
-            read = nvcc_unit if os.path.basename(argv[0]) == "nvcc" else driver_unit
+            is_nvcc = os.path.basename(argv[0]) == "nvcc"
+            read = nvcc_unit if is_nvcc else driver_unit
+            if is_nvcc and not self.uncaught and not self._processes.environ_has(pid, NET_MARK):
+                self.uncaught = argv[0]
             self._open(read(unit_id, argv[1:], asked.cwd), pid, argv)
         return unit_id
 

@@ -70,6 +70,7 @@ class _Reading:
         self.end: End | None = None
         self.phases: dict[int, PhaseRow] = {}
         self.units: dict[str, UnitRow] = {}
+        self.admitted: set[int] = set()
         self.running: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
 
@@ -94,14 +95,18 @@ class _Reading:
     def _take_of(self, row: PhaseRow, record: PhaseAdmitted | PhaseCurve | PhaseFinished | Requeued) -> None:
         if isinstance(record, PhaseAdmitted):
             row.waited_s += record.waited_s
-            self.running[row.kind] += 1
+            if record.phase_id not in self.admitted:
+                self.admitted.add(record.phase_id)
+                self.running[row.kind] += 1
             self.most[row.kind] = max(self.most[row.kind], self.running[row.kind])
         elif isinstance(record, PhaseCurve):
             row.peak_mib = max(row.peak_mib, record.rss_mib)
         elif isinstance(record, Requeued):
             row.requeues += 1
         else:
-            self.running[row.kind] -= 1
+            if record.phase_id in self.admitted:
+                self.admitted.discard(record.phase_id)
+                self.running[row.kind] -= 1
             row.outcome = record.outcome
             row.peak_mib = max(row.peak_mib, record.peak_mib)
             row.wall_s += record.wall_s

@@ -12,7 +12,10 @@ _NAMED = re.compile(
     r"(?P<value>[^\s&,;]+)"
 )
 _FLAG = re.compile(r"(?i)\A--?[\w-]*(?:token|passw(?:or)?d|passwd|secret|api[-_]?key|credential)[\w-]*\Z")
-_USER_INFO = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*://)[^/@\s]+@")
+_WHOLE = re.compile(
+    r"(?is)\A(?P<name>(?:--?)?[\w.-]*(?:token|passw(?:or)?d|passwd|secret|api[-_]?key|credential|auth)[\w-]*[=:]\s*)\S.*\Z"
+)
+_USER_INFO = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*://)[^/\s]+@")
 
 
 def mask_argv(argv: Sequence[str]) -> list[str]:
@@ -25,6 +28,9 @@ def mask_argv(argv: Sequence[str]) -> list[str]:
             hide_next = False
             continue
         hide_next = _FLAG.match(argument) is not None
+        if (whole := _WHOLE.match(argument)) is not None:
+            masked.append(whole["name"] + MASK)
+            continue
         clean = _USER_INFO.sub(rf"\g<scheme>{MASK}@", argument)
         masked.append(_NAMED.sub(rf"\g<name>{MASK}", clean))
     return masked

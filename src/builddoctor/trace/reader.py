@@ -34,7 +34,7 @@ class TraceReader:
                 while line := file.readline(MAX_LINE_BYTES):
                     try:
                         record = decoder.decode(line)
-                    except (msgspec.MsgspecError, UnicodeDecodeError):
+                    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                         if first:
                             raise self._not_a_trace() from None
                         self.skipped += line.strip() != b""

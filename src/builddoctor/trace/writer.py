@@ -15,6 +15,7 @@ import msgspec
 
 from builddoctor.errors import FolderNotWritableError
 from builddoctor.trace.records import Record
+from builddoctor.units import printable
 
 
 class TraceWriter:
@@ -43,7 +44,7 @@ class TraceWriter:
         """Append one record; never raises for a full or failing disk."""
         if self._fd is None:
             return
-        line = self._encoder.encode(record) + b"\n"
+        line = self._encode(record) + b"\n"
         if self._torn:
             line = b"\n" + line
         try:
@@ -59,6 +60,13 @@ class TraceWriter:
             self.problem = "No space left on device"
         else:
             self.problem = ""
+
+    def _encode(self, record: Record) -> bytes:
+        try:
+            return self._encoder.encode(record)
+        except UnicodeEncodeError:
+            # Somewhere in it is a file name that is no UTF-8.
+            return self._encoder.encode(_printable(msgspec.to_builtins(record)))
 
     def sync(self) -> None:
         """Flush to the disk what was written since the last time. May block: call it from a thread."""
@@ -77,3 +85,11 @@ class TraceWriter:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+def _printable(value: object) -> object:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {name: _printable(each) for name, each in value.items()}
+    return [_printable(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,67 @@
+"""Arithmetic of the policy for any figures."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builddoctor.model.phase import PhaseKind
+from builddoctor.policy.budget import budget_mib, reserve_mib, window
+from builddoctor.policy.estimator import PriorEstimator
+from builddoctor.policy.victims import Candidate, choose
+from builddoctor.units import format_mib, parse_size_mib
+from unit.builders import phase
+
+SIZES = st.floats(0, 1e7)
+
+
+@given(limit_mib=SIZES)
+def test_the_reserve_is_never_above_a_tenth_of_the_limit(limit_mib: float) -> None:
+    """However small the container, nine tenths of it can be built in."""
+    assert 0 <= reserve_mib(limit_mib) <= 0.1 * limit_mib
+
+
+@given(headroom_mib=st.floats(-1e6, 1e7), own_use_mib=SIZES, reserve=SIZES)
+def test_the_budget_is_never_negative_and_never_above_what_there_is(
+    headroom_mib: float, own_use_mib: float, reserve: float
+) -> None:
+    """No figures hand out memory that is neither free nor ours."""
+    assert 0 <= budget_mib(headroom_mib, own_use_mib, reserve) <= max(0, headroom_mib + own_use_mib)
+
+
+@given(cores=st.integers(1, 1024), budget=SIZES)
+def test_the_window_keeps_every_core_supplied(cores: int, budget: float) -> None:
+    """At least one open unit more than cores; at most three a core."""
+    assert cores + 1 <= window(cores, budget) <= max(cores + 1, 3 * cores)
+
+
+@given(st.lists(st.tuples(SIZES, st.floats(0, 1e6)), max_size=8))
+def test_the_victim_is_one_of_those_that_run_and_not_the_oldest(running: list[tuple[float, float]]) -> None:
+    """There is a victim exactly when two or more run, and the oldest is spared."""
+    candidates = [Candidate(phase_id=index, rss_mib=1 + rss, age_s=age) for index, (rss, age) in enumerate(running)]
+    victim = choose(candidates)
+    assert (victim is None) == (len(candidates) < 2)
+    if victim is not None:
+        assert victim in candidates
+        assert victim != max(candidates, key=lambda each: (each.age_s, -each.phase_id))
+
+
+@given(st.lists(st.tuples(SIZES, SIZES), min_size=1, max_size=6))
+def test_estimates_never_fall_from_kill_to_kill(kills: list[tuple[float, float]]) -> None:
+    """Each kill raises the estimate, or leaves it; what the phase held fits in it with room to spare."""
+    estimator = PriorEstimator()
+    last_mib = estimator.estimate(phase(kind=PhaseKind.HOST)).reserve_mib
+    for peak_mib, reserved_mib in kills:
+        raised = estimator.raise_after_kill(
+            phase(kind=PhaseKind.HOST), peak_mib=peak_mib, reserved_mib=reserved_mib
+        ).reserve_mib
+        assert raised >= last_mib
+        assert raised >= 1.5 * peak_mib
+        last_mib = raised
+
+
+@given(st.integers(64, 1_000_000), st.sampled_from(["M", "MiB", "m", " MiB"]))
+def test_sizes_written_and_read_are_the_same(size_mib: int, unit: str) -> None:
+    """A whole number of MiB survives being typed, and every size can be shown."""
+    assert parse_size_mib(f"{size_mib}{unit}") == size_mib
+    assert format_mib(size_mib).endswith("iB")

@@ -1,0 +1,223 @@
+"""Memory cgroups, from trees of kernel files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builddoctor.model.limits import MemoryLevel
+from builddoctor.sensors.cgroup import CgroupPlace, find_place, oom_kills, read_levels
+from unit.trees import CGROUP1, CGROUP2, GIB, MIB, OTHER, V1, V2, level_v1, level_v2, plant, v1, v2
+
+TOTAL_MIB = 24 * 1024.0
+
+
+def levels(root: Path, *files: dict) -> dict[str, MemoryLevel]:
+    """The levels of a tree by their directory."""
+    system = plant(root, {name: content for tree in files for name, content in tree.items()})
+    place = find_place(system)
+    assert place is not None
+    return {level.source.rpartition("/")[0]: level for level in read_levels(system, place, TOTAL_MIB)}
+
+
+def test_a_limit_on_a_parent_counts_when_the_leaf_says_max(tmp_path: Path) -> None:
+    """Every visible ancestor is read, each with its own limit and usage."""
+    found = levels(
+        tmp_path,
+        v2("/job/step/task"),
+        level_v2(f"{V2}/job/step/task", usage=1 * GIB),
+        level_v2(f"{V2}/job/step", usage=1 * GIB),
+        level_v2(f"{V2}/job", limit=4 * GIB, usage=1 * GIB),
+        level_v2(V2, usage=9 * GIB),
+    )
+    assert {where: (level.limit_mib, level.headroom_mib) for where, level in found.items()} == {
+        f"{V2}/job": (4096, 3072)
+    }
+    assert found[f"{V2}/job"].kind == "cgroup-v2"
+
+
+def test_a_sibling_takes_of_the_parents_room(tmp_path: Path) -> None:
+    """The parent's headroom comes from the parent's usage, not from ours."""
+    found = levels(
+        tmp_path,
+        v2("/job/a"),
+        level_v2(f"{V2}/job/a", limit=8 * GIB, usage=1 * GIB),
+        level_v2(f"{V2}/job", limit=10 * GIB, usage=9 * GIB),
+    )
+    assert found[f"{V2}/job/a"].headroom_mib == 7 * 1024
+    assert found[f"{V2}/job"].headroom_mib == 1024
+
+
+@pytest.mark.parametrize(
+    ("limit", "high", "expected_gib"), [(8 * GIB, 6 * GIB, 6), ("max", 6 * GIB, 6), (4 * GIB, "max", 4)]
+)
+def test_throttling_counts_as_a_limit_where_it_is_lower(
+    tmp_path: Path, limit: object, high: object, expected_gib: int
+) -> None:
+    """memory.high below memory.max is where the build would crawl; protections (low, min) lower nothing."""
+    found = levels(tmp_path, v2("/a"), level_v2(f"{V2}/a", limit=limit, high=high, usage=GIB))
+    assert found[f"{V2}/a"].limit_mib == expected_gib * 1024
+
+
+def test_nested_v1_levels_are_all_read(tmp_path: Path) -> None:
+    """v1 is walked like v2; the soft limit and the fail counter are no limits."""
+    found = levels(
+        tmp_path,
+        v1("/outer/inner"),
+        level_v1(f"{V1}/outer/inner", usage=GIB),
+        level_v1(f"{V1}/outer", limit=3 * GIB, usage=2 * GIB),
+        level_v1(V1, usage=20 * GIB),
+    )
+    assert {where: (level.limit_mib, level.headroom_mib) for where, level in found.items()} == {
+        f"{V1}/outer": (3072, 1024)
+    }
+
+
+def test_an_invisible_v1_ancestor_counts_by_the_hierarchical_limit(tmp_path: Path) -> None:
+    """memory.stat names the smallest limit above us, where the tree does not show it."""
+    stat = f"cache 0\nhierarchical_memory_limit {200 * MIB}\n"
+    found = levels(tmp_path, v1("/"), level_v1(V1, usage=50 * MIB, stat=stat))
+    assert (found[V1].limit_mib, found[V1].headroom_mib) == (200, 150)
+
+
+def test_a_hybrid_system_has_its_memory_on_v1(tmp_path: Path) -> None:
+    """cgroup2 is mounted too, without the memory controller."""
+    files = v1("/job") | level_v1(f"{V1}/job", limit=GIB)
+    files["/proc/self/mountinfo"] += CGROUP2.format(root="/", point=f"{V2}/unified")
+    files["/proc/self/cgroup"] += "0::/job\n"
+    files[f"{V2}/unified/cgroup.controllers"] = "\n"
+    assert levels(tmp_path, files)[f"{V1}/job"].limit_mib == 1024
+
+
+def test_cgroup2_without_the_memory_controller_is_no_place(tmp_path: Path) -> None:
+    """With nothing else there, no cgroup is claimed at all."""
+    files = v2("/job") | {f"{V2}/job/cgroup.controllers": "cpu io\n", f"{V2}/job/cgroup.procs": "1\n"}
+    assert find_place(plant(tmp_path, files)) is None
+
+
+def test_the_root_of_a_v2_machine_sets_no_limit(tmp_path: Path) -> None:
+    """There are no memory files at the very root, and that is no error."""
+    system = plant(tmp_path, v2("/") | {f"{V2}/cgroup.controllers": "cpu memory\n"})
+    place = find_place(system)
+    assert place == CgroupPlace(version=2, directories=(V2,))
+    assert read_levels(system, place, TOTAL_MIB) == []
+
+
+@pytest.mark.parametrize("tree", [v1("/", root="/.."), v1("/a", root="/../.."), v2("/", root="/.."), v2("/../../b")])
+def test_what_lies_outside_our_namespace_is_not_read(tmp_path: Path, tree: dict[str, str]) -> None:
+    """Such a mount names our cgroup by an unknown path: its files are somebody else's."""
+    files = tree | level_v1(V1, limit=GIB) | level_v2(V2, limit=GIB)
+    assert find_place(plant(tmp_path, files)) is None
+
+
+def test_a_container_whose_mount_root_is_its_own_path(tmp_path: Path) -> None:
+    """Docker on v1 in the host's namespace: the cgroup is the mount point itself."""
+    tree = v1("/docker/0a1b", root="/docker/0a1b")
+    assert list(levels(tmp_path, tree, level_v1(V1, limit=2 * GIB))) == [V1]
+
+
+def test_a_cgroup_below_the_mount_root_is_found_below_the_mount_point(tmp_path: Path) -> None:
+    """The part of the path that the mount already stands for is taken off, at a boundary of names."""
+    tree = v1("/docker/0a1b/build", root="/docker/0a1b")
+    assert list(levels(tmp_path, tree, level_v1(f"{V1}/build", limit=2 * GIB))) == [f"{V1}/build"]
+    other = plant(tmp_path / "other", v1("/docker/0a1bcd", root="/docker/0a1b") | level_v1(V1, limit=GIB))
+    assert find_place(other) is None
+
+
+def test_a_private_namespace_under_a_mount_with_the_hosts_path(tmp_path: Path) -> None:
+    """Our path is ``/`` and the mount's root a long name: they are the same cgroup."""
+    tree = v1("/", root="/kubepods/pod1/ctr1")
+    assert list(levels(tmp_path, tree, level_v1(V1, limit=2 * GIB))) == [V1]
+
+
+def test_the_mount_under_sys_is_preferred(tmp_path: Path) -> None:
+    """Of several mounts of one hierarchy the usual place counts."""
+    files = v1("/job") | level_v1("/mnt/cg/job", limit=9 * GIB) | level_v1(f"{V1}/job", limit=GIB)
+    files["/proc/self/mountinfo"] = CGROUP1.format(root="/", point="/mnt/cg") + files["/proc/self/mountinfo"]
+    assert list(levels(tmp_path, files)) == [f"{V1}/job"]
+
+
+@pytest.mark.parametrize(
+    "name", ["/a:b/c:d", "/with blank", "/tab\there", "/back\\slash", "/literal\\040", "/..hidden"]
+)
+def test_names_may_hold_colons_blanks_and_backslashes(tmp_path: Path, name: str) -> None:
+    """In /proc/self/cgroup they stand as they are, in mountinfo as octal escapes."""
+    escaped = name
+    for char, code in (("\\", "\\134"), (" ", "\\040"), ("\t", "\\011")):
+        escaped = escaped.replace(char, code)
+    assert list(levels(tmp_path / "path", v2(name), level_v2(f"{V2}{name}", limit=GIB))) == [f"{V2}{name}"]
+    mounted = v2(f"{name}/leaf", root=escaped, point=f"{V2}{escaped}")
+    assert list(levels(tmp_path / "mount", mounted, level_v2(f"{V2}{name}/leaf", limit=GIB))) == [f"{V2}{name}/leaf"]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [9223372036854771712, 9223372036854710272, 18446744073709551615, 24 * GIB, 25 * GIB, "", "-1", "lots", "1e9"],
+)
+def test_no_limit_is_written_in_many_ways(tmp_path: Path, limit: object) -> None:
+    """Whatever is not below the machine's memory, and whatever is no number, limits nothing."""
+    assert levels(tmp_path / "v1", v1("/a"), level_v1(f"{V1}/a", limit=limit)) == {}
+    assert levels(tmp_path / "v2", v2("/a"), level_v2(f"{V2}/a", limit=limit)) == {}
+
+
+def test_a_limit_of_zero_is_a_limit(tmp_path: Path) -> None:
+    """0 is what it says, and not ``max``."""
+    found = levels(tmp_path, v2("/a"), level_v2(f"{V2}/a", limit=0))
+    assert (found[f"{V2}/a"].limit_mib, found[f"{V2}/a"].headroom_mib) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("stat", "headroom_mib"),
+    [
+        ("", 0),
+        (f"inactive_file {600 * MIB}\n", 600),
+        (f"inactive_file {600 * MIB}\nactive_file {200 * MIB}\n", 700),
+        (f"inactive_file {600 * MIB}\nfile_dirty {100 * MIB}\nfile_writeback {50 * MIB}\n", 450),
+        (f"slab_reclaimable {100 * MIB}\n", 50),
+        (f"file {900 * MIB}\nshmem {900 * MIB}\ninactive_anon {900 * MIB}\n", 0),
+        (f"inactive_file {5000 * MIB}\n", 1000),
+        (f"file_dirty {100 * MIB}\n", 0),
+        ("inactive_file lots\nnew_key\n\n = 3\n", 0),
+    ],
+)
+def test_page_cache_can_be_taken_back_and_tmpfs_cannot(tmp_path: Path, stat: str, headroom_mib: float) -> None:
+    """A cgroup full of cache has room; dirty pages and shared memory are held; headroom stays within the limit."""
+    found = levels(tmp_path, v2("/a"), level_v2(f"{V2}/a", limit=1000 * MIB, usage=1000 * MIB, stat=stat))
+    assert found[f"{V2}/a"].headroom_mib == headroom_mib
+
+
+def test_v1_counts_the_cache_of_the_whole_subtree(tmp_path: Path) -> None:
+    """The ``total_`` figures belong to usage_in_bytes; the others are this directory's alone."""
+    stat = f"inactive_file {9 * MIB}\ntotal_inactive_file {300 * MIB}\ntotal_dirty {100 * MIB}\ntotal_cache {1 * GIB}\n"
+    found = levels(tmp_path, v1("/a"), level_v1(f"{V1}/a", limit=1000 * MIB, usage=1000 * MIB, stat=stat))
+    assert found[f"{V1}/a"].headroom_mib == 200
+
+
+@pytest.mark.parametrize(
+    ("tree", "usage"), [(v2("/a"), f"{V2}/a/memory.current"), (v1("/a"), f"{V1}/a/memory.usage_in_bytes")]
+)
+def test_a_limit_whose_usage_cannot_be_read_is_still_a_limit(tmp_path: Path, tree: dict, usage: str) -> None:
+    """What cannot be read is never the same as no limit."""
+    files = tree | level_v1(f"{V1}/a", limit=GIB) | level_v2(f"{V2}/a", limit=GIB)
+    files[f"{V2}/a/cgroup.controllers"] = "memory\n"
+    del files[usage]
+    (level,) = levels(tmp_path, files).values()
+    assert level.limit_mib == 1024
+
+
+@pytest.mark.parametrize(("tree", "kills"), [(v1("/a"), 2), (v2("/a"), 3)])
+def test_kernel_kills_are_counted_at_our_own_cgroup(tmp_path: Path, tree: dict, kills: int) -> None:
+    """v1 keeps them in oom_control, v2 in events; an ancestor's are not ours."""
+    system = plant(
+        tmp_path, tree | level_v1(f"{V1}/a") | level_v2(f"{V2}/a") | {f"{V2}/memory.events": "oom_kill 99\n"}
+    )
+    place = find_place(system)
+    assert place is not None
+    assert oom_kills(system, place) == kills
+
+
+def test_without_a_cgroup_file_system_there_is_no_place(tmp_path: Path) -> None:
+    """Neither missing nor foreign files are an error."""
+    assert find_place(plant(tmp_path, {"/proc/self/mountinfo": OTHER, "/proc/self/cgroup": "0::/\n"})) is None
+    assert find_place(plant(tmp_path / "empty", {})) is None

@@ -1,0 +1,101 @@
+"""All limits of a build together: host, cgroups, the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builddoctor.sensors.limits import UNKNOWN_HOST_MIB, KillCounter, MemorySensor
+from unit.trees import GIB, V1, V2, level_v1, level_v2, meminfo, plant, v1, v2
+
+
+def test_a_bare_host_is_limited_by_its_own_memory(tmp_path: Path) -> None:
+    """MemTotal and MemAvailable, never MemFree."""
+    reading = MemorySensor(plant(tmp_path, meminfo(24, 20))).read(0.0)
+    (host,) = reading.levels
+    assert (host.kind, host.limit_mib, host.headroom_mib, host.confidence) == ("host", 24576, 20480, "high")
+
+
+def test_more_available_than_there_is_counts_as_all(tmp_path: Path) -> None:
+    """lxcfs reports such figures."""
+    assert MemorySensor(plant(tmp_path, meminfo(8, 60))).read(0.0).tightest.headroom_mib == 8192
+
+
+def test_an_old_kernel_without_available_memory_counts_what_is_free(tmp_path: Path) -> None:
+    """Too little is safe."""
+    system = plant(tmp_path, {"/proc/meminfo": "MemTotal: 8388608 kB\nMemFree: 1048576 kB\n"})
+    assert MemorySensor(system).read(0.0).tightest.headroom_mib == 1024
+
+
+@pytest.mark.parametrize("text", [None, "", "MemTotal: lots kB\n", "garbage\n:\n::\n", "MemAvailable: 5 kB\n"])
+def test_a_host_that_cannot_be_read_is_taken_to_be_small(tmp_path: Path, text: str | None) -> None:
+    """Enough for one big phase, and said to be a guess."""
+    system = plant(tmp_path, {} if text is None else {"/proc/meminfo": text})
+    (host,) = MemorySensor(system).read(0.0).levels
+    assert (host.limit_mib, host.headroom_mib, host.confidence) == (UNKNOWN_HOST_MIB, UNKNOWN_HOST_MIB, "low")
+
+
+def test_the_host_counts_inside_a_roomy_container(tmp_path: Path) -> None:
+    """A cgroup with room does not help when the machine has none left."""
+    files = meminfo(24, 1) | v2("/a") | level_v2(f"{V2}/a", limit=16 * GIB, usage=GIB)
+    reading = MemorySensor(plant(tmp_path, files)).read(0.0)
+    assert reading.tightest.kind == "host"
+    assert reading.limit_mib == 16 * 1024
+
+
+def test_the_tightest_level_is_named_by_its_file(tmp_path: Path) -> None:
+    """The user is told which file limits the build."""
+    files = meminfo() | v1("/a/b") | level_v1(f"{V1}/a/b") | level_v1(f"{V1}/a", limit=2 * GIB, usage=GIB)
+    tightest = MemorySensor(plant(tmp_path, files)).read(0.0).tightest
+    assert tightest.source == f"{V1}/a/memory.limit_in_bytes"
+    assert tightest.headroom_mib == 1024
+
+
+def test_the_users_own_limit_is_a_level_of_the_builds_own_use(tmp_path: Path) -> None:
+    """What other programs hold does not count against ``--memory``; what the build holds does."""
+    sensor = MemorySensor(plant(tmp_path, meminfo(24, 20)), user_limit_mib=8192)
+    flag = sensor.read(3000.0).tightest
+    assert (flag.source, flag.kind, flag.limit_mib, flag.headroom_mib) == ("--memory", "flag", 8192, 5192)
+
+
+def test_an_overdrawn_limit_has_less_than_no_headroom(tmp_path: Path) -> None:
+    """How much has to be given back is known, for the user's limit and for one that was lowered under us."""
+    sensor = MemorySensor(plant(tmp_path, meminfo(24, 20)), user_limit_mib=8192)
+    assert sensor.read(9000.0).tightest.headroom_mib == -808
+    files = meminfo() | v2("/a") | level_v2(f"{V2}/a", limit=GIB, usage=2 * GIB)
+    assert MemorySensor(plant(tmp_path / "lowered", files)).read(0.0).tightest.headroom_mib == -1024
+
+
+def test_the_users_own_limit_cannot_raise_the_machines(tmp_path: Path) -> None:
+    """``--memory`` above the machine's is one level among others."""
+    reading = MemorySensor(plant(tmp_path, meminfo(24, 20)), user_limit_mib=1e6).read(0.0)
+    assert (reading.tightest.kind, reading.limit_mib) == ("host", 24576)
+
+
+def test_limits_that_change_while_a_build_runs_are_seen(tmp_path: Path) -> None:
+    """Every reading is a new one."""
+    files = meminfo() | v2("/a") | level_v2(f"{V2}/a", limit=8 * GIB)
+    sensor = MemorySensor(plant(tmp_path, files))
+    assert sensor.read(0.0).limit_mib == 8192
+    plant(tmp_path, {f"{V2}/a/memory.max": f"{2 * GIB}\n"})
+    assert sensor.read(0.0).limit_mib == 2048
+
+
+@pytest.mark.parametrize(
+    ("text", "kills"),
+    [(None, None), ("pgfault 1\n", None), ("oom_kill 7\npgfault 1\n", 7), ("oom_kill_other 3\noom_kill 4\n", 4)],
+)
+def test_kernel_kills_of_the_host(tmp_path: Path, text: str | None, kills: int | None) -> None:
+    """The counter of /proc/vmstat, where the kernel has it."""
+    system = plant(tmp_path, {} if text is None else {"/proc/vmstat": text})
+    assert KillCounter(system).host() == kills
+
+
+def test_kernel_kills_of_our_own_cgroup(tmp_path: Path) -> None:
+    """Counted at the leaf; unknown without one."""
+    counter = KillCounter(plant(tmp_path, v1("/a") | level_v1(f"{V1}/a")))
+    assert counter.own() == 2
+    plant(tmp_path, {f"{V1}/a/memory.oom_control": "oom_kill 5\n"})
+    assert counter.own() == 5
+    assert KillCounter(plant(tmp_path / "none", {})).own() is None
