@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +50,8 @@ def test_every_phase_of_every_layout_is_gated(layout: Callable[[Path], Path], pr
     assert files_naming(program.folder, "overlays/") == []
 
 
-def test_an_nvcc_called_by_its_own_path_under_ninja_is_caught(program: Program) -> None:
+@pytest.mark.parametrize("ninja", ["ninja", shutil.which("ninja", path=clean_environment()["PATH"])])
+def test_an_nvcc_called_by_its_own_path_under_ninja_is_caught(program: Program, ninja: str) -> None:
     """A hand-written build.ninja that names the real nvcc: every phase asks all the same, nothing is built twice."""
     nvcc = layouts.real_home() / "bin" / "nvcc"
     (program.folder / "scale.cu").write_text(SOURCE)
@@ -57,13 +59,23 @@ def test_an_nvcc_called_by_its_own_path_under_ninja_is_caught(program: Program) 
         f"nvcc = {nvcc}\nrule cu\n  command = $nvcc -arch=sm_90 -c $in -o $out\nbuild scale.o: cu scale.cu\n"
     )
     done = subprocess.run(
-        program.supervised("ninja"), cwd=program.folder, env=program.env, capture_output=True, text=True, check=False
+        program.supervised(ninja), cwd=program.folder, env=program.env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     asked = [record for record in program.records() if isinstance(record, PhaseQueued)]
     assert [record.kind for record in asked] == PHASES
     assert {record.source for record in asked} == {"scale.cu"}
     plain = subprocess.run(
-        ["ninja", "-n"], cwd=program.folder, env=clean_environment(), capture_output=True, text=True, check=True
+        [ninja, "-n"], cwd=program.folder, env=clean_environment(), capture_output=True, text=True, check=True
     )
     assert "no work to do" in plain.stdout
+
+
+def test_an_nvcc_that_is_not_caught_is_said(program: Program) -> None:
+    """nvcc by its own path from a script: the host compiler is gated, and the user is told about the rest, once."""
+    nvcc = layouts.real_home() / "bin" / "nvcc"
+    (program.folder / "scale.cu").write_text(SOURCE)
+    script = f"{nvcc} -arch=sm_90 -c scale.cu && {nvcc} -arch=sm_90 -c scale.cu"
+    done = program.run("run", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"{nvcc} is called by its own path") == 1

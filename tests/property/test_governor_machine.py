@@ -212,5 +212,5 @@ class GovernorMachine(RuleBasedStateMachine):
 TestGovernorMachine = GovernorMachine.TestCase
 # Shrinking takes minutes; add Stage.shrink for a shorter story of a failure.
 TestGovernorMachine.settings = settings(
-    max_examples=400, stateful_step_count=40, phases=[Stage.explicit, Stage.generate]
+    max_examples=500, stateful_step_count=40, phases=[Stage.explicit, Stage.generate]
 )

@@ -114,6 +114,27 @@ def test_a_broken_nvcc_is_named(program: Program) -> None:
     assert "wrong architecture" in done.stderr
 
 
+@pytest.mark.needs_memcg
+def test_a_machine_without_nvcc_is_told_how_to_get_one(program: Program) -> None:
+    """`build` needs a CUDA compiler; `run` goes on with host compilers and says so."""
+    (program.folder / "CMakeLists.txt").write_text("project(nothing)\n")
+    hidden = "mount -t tmpfs none /usr/local && "
+    without = {**program.env, "PATH": "/usr/bin:/bin"}
+    for arguments, code in ((["build", "."], CODES["ToolkitNotFoundError"]), (["run", "--", "true"], 0)):
+        # A mount namespace of its own, in which /usr/local is empty: needs root, as memory cgroups do.
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-c", hidden + 'exec "$@"', "sh", *program.argv(*arguments)],
+            cwd=program.folder,
+            env=without,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        assert "no CUDA compiler (nvcc) found" in done.stderr
+    assert "supervises host compilers only" in done.stderr
+
+
 @pytest.mark.parametrize("variable", ["BUILDDOCTOR_CACHE_DIR", "BUILDDOCTOR_STATE_DIR"])
 def test_unwritable_folders_are_named(program: Program, variable: str) -> None:
     """A cache or state folder that cannot be made is said before the build."""
@@ -187,6 +208,19 @@ def test_python_module_form_and_version(program: Program) -> None:
         [sys.executable, "-m", "builddoctor", "--version"], env=os.environ, capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("builddoctor 0.")
+
+
+def test_traces_are_listed_newest_first(program: Program) -> None:
+    """`trace list` shows how each build ended, and `trace units` takes the id."""
+    assert program.run("run", "--", "sh", "-c", "exit 3").returncode == 3
+    (program.folder / "one.cpp").write_text("int one() { return 1; }\n")
+    assert program.run("run", "--", "g++", "-c", "one.cpp").returncode == 0
+    rows = program.run("trace", "list").stdout.splitlines()
+    assert [row.split()[3:5] for row in rows[1:]] == [["exit", "0"], ["exit", "3"]]
+    told = json.loads(program.run("trace", "units", rows[1].split()[0], "--json").stdout)
+    assert [unit["unit"] for unit in told] == ["one.cpp"]
+    assert told[0]["peak_mib"] > 0
+    assert [phase["kind"] for phase in told[0]["phases"]] == ["host"]
 
 
 def test_holds_and_warnings_are_in_the_trace(program: Program) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-
 from builddoctor.sensors.root import SystemRoot
 
 GIB = 1024**3

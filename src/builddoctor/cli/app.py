@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the program; gives its exit code. A failed build's own code passes through unchanged."""
     try:
         code = app(args=arguments, standalone_mode=False)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return 130
     except BuildDoctorError as error:
         print_error(error)

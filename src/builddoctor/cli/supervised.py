@@ -13,7 +13,7 @@ from builddoctor.errors import FolderNotWritableError
 from builddoctor.intercept import nested
 from builddoctor.model.request import RunRequest
 from builddoctor.render.closing import closing
-from builddoctor.supervise.build import Outcome, supervise
+from builddoctor.supervise.build import Finished, supervise
 from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.prepare import Prepared
 from builddoctor.supervise.screen import BoardScreen, Screen, wants_board
@@ -43,14 +43,14 @@ def title_of(request: RunRequest, prepared: Prepared) -> str:
     return " · ".join(part for part in (request.title, *request.archs, nvcc) if part)
 
 
-def _show(request: RunRequest, outcome: Outcome) -> None:
+def _show(request: RunRequest, outcome: Finished) -> None:
     given_up = outcome.session.given_up
     blame = describe(given_up.phase) if given_up is not None else ""
     peak_mib = given_up.peak_mib if given_up is not None else 0.0
     print_notes(closing(outcome.summary, title=request.title, blame=blame, peak_mib=peak_mib))
 
 
-def _write_summary(path: Path, outcome: Outcome) -> None:
+def _write_summary(path: Path, outcome: Finished) -> None:
     try:
         path.write_bytes(msgspec.json.encode(outcome.summary) + b"\n")
     except OSError as error:

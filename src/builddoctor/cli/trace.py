@@ -14,6 +14,7 @@ from builddoctor.errors import TraceError
 from builddoctor.render.tables import trace_rows, unit_rows
 from builddoctor.supervise.folders import traces_folder
 from builddoctor.trace.analysis import digest
+from builddoctor.trace.peek import peek
 from builddoctor.trace.reader import TraceReader
 
 app = typer.Typer(no_args_is_help=True, help="Read the traces of builds.", rich_markup_mode=None)
@@ -27,11 +28,11 @@ def list_traces(json: JsonOption = False) -> None:
     found = []
     for path in sorted(traces_folder(os.environ).glob("*.jsonl"), reverse=True):
         try:
-            found.append(digest(TraceReader(path)))
+            found.append(peek(path))
         except TraceError as error:
             print_notes([f"builddoctor: {error}"])
     if json:
-        print_data(msgspec.json.encode([entry.header for entry in found]).decode())
+        print_data(msgspec.json.encode(found).decode())
     else:
         print_data("\n".join(trace_rows(found)))
 

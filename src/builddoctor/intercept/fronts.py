@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from builddoctor.intercept.captured import run_captured
+from builddoctor.intercept.captured import count_lines
 from builddoctor.sensors.toolkits import is_overlay
 
 NINJA_NAMES = ("ninja", "ninja-build", "samu")
@@ -41,10 +41,7 @@ def planned_units(ninja: str, argv: Sequence[str], cwd: str) -> int | None:
     """How many units this ninja run will compile, by a dry run; None when ninja does not say."""
     if _asks_only(argv):
         return None
-    dry = run_captured([ninja, *argv, "-n", "-v"], cwd=cwd or None, timeout_s=PLAN_TIMEOUT_S)
-    if dry.status != 0:
-        return None
-    return sum(1 for line in dry.output.splitlines() if _COMPILES.search(line))
+    return count_lines([ninja, *argv, "-n", "-v"], _COMPILES.search, cwd=cwd or None, timeout_s=PLAN_TIMEOUT_S)
 
 
 def _asks_only(argv: Sequence[str]) -> bool:

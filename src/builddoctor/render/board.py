@@ -1,6 +1,6 @@
 """The live board: one picture of a running build, as text with styles. Pure.
 
-Rules (docs/ux.md): one glance answers *is it all right, how long, who holds the memory*; every wait has its reason in
+Rules: one glance answers *is it all right, how long, who holds the memory*; every wait has its reason in
 words; nothing blinks; colour adds, never carries meaning alone.
 """
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builddoctor.trace.analysis import Digest
+from builddoctor.trace.peek import Peek
 from builddoctor.units import format_clock, format_mib
 
 NAME_CELLS = 48
 
 
-def trace_rows(traces: Sequence[Digest]) -> list[str]:
+def trace_rows(traces: Sequence[Peek]) -> list[str]:
     """One line a trace: id, when, how it ended, what was run."""
     if not traces:
         return ["no traces yet"]
     rows = [f"{'id':<8}{'started':<27}{'took':>8}  {'ended':<12}command"]
     for trace in traces:
         header = trace.header
-        ended = f"exit {trace.exit_code}" if trace.whole else "cut off"
+        ended = "cut off" if trace.exit_code is None else f"exit {trace.exit_code}"
         rows.append(
             f"{header.trace_id:<8}{header.started_at:<27}{format_clock(trace.last_at_s):>8}  {ended:<12}"
             f"{header.title or ' '.join(header.command)}"

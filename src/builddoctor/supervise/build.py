@@ -43,7 +43,7 @@ GRACE_S = 5.0
 """After Ctrl-C the build has this long to end by itself; then it is ended."""
 
 
-class Outcome:
+class Finished:
     """How a build went, for whoever prints it."""
 
     def __init__(self, summary: Summary, session: Session, prepared: Prepared) -> None:
@@ -59,7 +59,7 @@ def supervise(
     *,
     root: SystemRoot | None = None,
     clock: Clock = monotonic,
-) -> Outcome:
+) -> Finished:
     """Run ``request`` to its end. Raises BuildDoctorError when it cannot be started or was lost."""
     system = root or SystemRoot()
     sensor = MemorySensor(system, user_limit_mib=request.memory_mib)
@@ -137,7 +137,7 @@ class _Build:
             oom_kills=KillCounter(self.root).host(),
         )
 
-    async def run(self, make_screen: Callable[[Session, Prepared, Fronts], Screen]) -> Outcome:
+    async def run(self, make_screen: Callable[[Session, Prepared, Fronts], Screen]) -> Finished:
         socket = self.folder / "socket"
         server = await serve(socket, self._converse)
         sampler = Sampler(self.session, self.sensor, clock=self.clock, reading=self.prepared.reading)
@@ -193,7 +193,7 @@ class _Build:
             self.session.tell(f"ended {guardian.left} processes that the build had left behind")
         summary = self._summary(guardian, wall_s)
         self.session.trace.write(End(at_s=self.session.at_s(), summary=summary))
-        return Outcome(summary, self.session, self.prepared)
+        return Finished(summary, self.session, self.prepared)
 
     async def _converse(self, connection: Connection) -> None:
         with contextlib.suppress(ConnectionError):

@@ -42,12 +42,14 @@ class LivePhase:
     def tool_started(self, pid: int, root: SystemRoot, processes: Processes, page_bytes: int) -> None:
         """Hold the tool by pidfd, if it really is the gate's child, and watch its memory."""
         self.tool_gone()
+        if not self.trusted or processes.parent(pid) != self.gate_pid:
+            # A gate in a pid namespace of its own: its numbers are somebody else's here.
+            return
+        try:
+            self._handle = PidHandle(pid)
+        except OSError:
+            return
         self._probe = RssProbe(root, pid, page_bytes=page_bytes)
-        if self.trusted and processes.parent(pid) == self.gate_pid:
-            try:
-                self._handle = PidHandle(pid)
-            except OSError:
-                self._handle = None
 
     def sample(self, root: SystemRoot, processes: Processes, page_bytes: int) -> float:
         """Memory of the tool, and of its children where it has any (collect2, clang)."""

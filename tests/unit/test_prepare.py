@@ -1,0 +1,55 @@
+"""What is refused before a build starts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from builddoctor.errors import MemoryBudgetError, PlatformError, ToolkitBrokenError, ToolkitNotFoundError
+from builddoctor.intercept.toolkit import find_toolkit
+from builddoctor.model.request import RunRequest
+from builddoctor.sensors.limits import MemorySensor
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.supervise.prepare import prepare
+
+REQUEST = RunRequest(command=("true",), cwd="/")
+
+
+def test_other_systems_than_linux_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not Linux: said at once, with where it can run."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    root = SystemRoot(tmp_path)
+    with pytest.raises(PlatformError, match="needs Linux; this is darwin") as caught:
+        prepare(REQUEST, {}, root, MemorySensor(root))
+    assert "container" in caught.value.hint
+
+
+def test_a_full_machine_is_refused(tmp_path: Path) -> None:
+    """Nothing free to build in: the level that says so is named."""
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "meminfo").write_text("MemTotal: 8388608 kB\nMemAvailable: 102400 kB\n")
+    root = SystemRoot(tmp_path)
+    with pytest.raises(MemoryBudgetError, match="100 MiB free of 8.0 GiB"):
+        prepare(REQUEST, {}, root, MemorySensor(root))
+
+
+def test_no_candidate_at_all_is_no_toolkit() -> None:
+    """With no nvcc anywhere the hint says how to get one without root."""
+    with pytest.raises(ToolkitNotFoundError) as caught:
+        find_toolkit([], {}, wanted="")
+    assert "pip install" in caught.value.hint
+
+
+def test_a_candidate_that_cannot_be_started_is_a_broken_toolkit(tmp_path: Path) -> None:
+    """What stands where nvcc should, but is none, is named with the system's reason."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ToolkitBrokenError, match="Permission denied"):
+        patch.setattr("builddoctor.intercept.captured.subprocess.run", refuse)
+        find_toolkit([nvcc], {}, wanted="")
