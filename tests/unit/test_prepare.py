@@ -31,7 +31,7 @@ def test_a_full_machine_is_refused(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "meminfo").write_text("MemTotal: 8388608 kB\nMemAvailable: 102400 kB\n")
     root = SystemRoot(tmp_path)
-    with pytest.raises(MemoryBudgetError, match="100 MiB free of 8.0 GiB"):
+    with pytest.raises(MemoryBudgetError, match=r"100 MiB free of 8\.0 GiB"):
         prepare(REQUEST, {}, root, MemorySensor(root))
 
 
@@ -42,7 +42,9 @@ def test_no_candidate_at_all_is_no_toolkit() -> None:
     assert "pip install" in caught.value.hint
 
 
-def test_a_candidate_that_cannot_be_started_is_a_broken_toolkit(tmp_path: Path) -> None:
+def test_a_candidate_that_cannot_be_started_is_a_broken_toolkit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What stands where nvcc should, but is none, is named with the system's reason."""
 
     def refuse(*_: object, **__: object) -> None:
@@ -50,6 +52,6 @@ def test_a_candidate_that_cannot_be_started_is_a_broken_toolkit(tmp_path: Path) 
 
     nvcc = tmp_path / "nvcc"
     nvcc.write_text("")
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(ToolkitBrokenError, match="Permission denied"):
-        patch.setattr("builddoctor.intercept.captured.subprocess.run", refuse)
+    monkeypatch.setattr("builddoctor.intercept.captured.subprocess.run", refuse)
+    with pytest.raises(ToolkitBrokenError, match="Permission denied"):
         find_toolkit([nvcc], {}, wanted="")

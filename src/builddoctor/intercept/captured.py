@@ -51,7 +51,7 @@ def run_captured(
 def count_lines(
     argv: Sequence[str], wanted: Callable[[str], object], *, cwd: str | None = None, timeout_s: float = PROBE_TIMEOUT_S
 ) -> int | None:
-    """How many lines of a program's output are ``wanted``, without keeping them; None when it fails or takes too long."""
+    """How many lines of a program's output are ``wanted``, none of them kept; None when it fails or takes too long."""
     deadline = time.monotonic() + timeout_s
     try:
         with subprocess.Popen(

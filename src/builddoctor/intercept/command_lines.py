@@ -69,13 +69,32 @@ _TAKES_VALUE = frozenset(
     ]
 )
 _MMD_OF_CC1 = frozenset(("-MD", "-MMD"))
-_COMPILE_ONLY = frozenset(("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w", "-ptx", "-cubin", "-fatbin"))
+_COMPILE_ONLY = frozenset(
+    [
+        "-c",
+        "--compile",
+        "-dc",
+        "--device-c",
+        "-dw",
+        "--device-w",
+        "-ptx",
+        "--ptx",
+        "-cubin",
+        "--cubin",
+        "-fatbin",
+        "--fatbin",
+        "-ltoir",
+        "--ltoir",
+    ]
+)
+_ARCH_OPTIONS = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
 _ARCH = re.compile(r"(?:sm|compute|lto)_(\d+[af]?)")
 _TMPXFT = re.compile(
     r"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(?P<stem>.+?)"
     r"(?:\.(?:compute|sm)_\w+)?(?:\.(?:cpp|cudafe)\d*)?\.(?:ptx|ii|gpu|cpp)\Z"
 )
-_SCRATCH = ("/CMakeFiles/", "/CMakeScratch/", "/CMakeTmp/")
+_SCRATCH = re.compile(r"/(?:CMakeScratch|CMakeTmp|CompilerId\w+)/|/CMakeFiles/\d+\.\d+")
+"""Where CMake tries a compiler out."""
 
 
 class PhaseFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,15 +125,8 @@ def phase_facts(name: str, argv: Sequence[str], sizes: Mapping[int, int]) -> Pha
 def nvcc_unit(unit_id: str, argv: Sequence[str], cwd: str) -> Unit:
     """The unit of one nvcc call (arguments without nvcc itself)."""
     sources = _sources(argv)
-    archs = sorted(
-        {
-            f"sm_{arch}"
-            for word in argv
-            if ("_" in word and "arch" in word) or "code" in word
-            for arch in _ARCH.findall(word)
-        }
-        | _arch_values(argv)
-    )
+    words = " ".join(value for option in _ARCH_OPTIONS for value in _values(argv, option))
+    archs = sorted({f"sm_{arch}" for arch in _ARCH.findall(words)})
     threads = _value(argv, "--threads") or _value(argv, "-t") or "1"
     return _unit(unit_id, argv, cwd, sources, tuple(archs), 1 if (count := whole_number(threads)) is None else count)
 
@@ -140,7 +152,7 @@ def _unit(
 ) -> Unit:
     source = sources[0] if sources else ""
     compiles = not _COMPILE_ONLY.isdisjoint(argv)
-    scratch = any(mark in f"{cwd}/{source}" for mark in _SCRATCH)
+    scratch = _SCRATCH.search(f"{cwd}/{source}") is not None
     counted = bool(source) and compiles and not scratch
     return Unit(
         unit_id=unit_id,
@@ -179,24 +191,24 @@ def _facts(
 
 
 def _value(argv: Sequence[str], option: str) -> str:
+    """The first value of an option; empty without one."""
+    return next(iter(_values(argv, option)), "")
+
+
+def _values(argv: Sequence[str], option: str) -> list[str]:
+    """All values of an option, as ``-o value`` or ``-o=value``."""
+    values: list[str] = []
     for index, word in enumerate(argv):
         if word == option and index + 1 < len(argv):
-            return argv[index + 1]
-        if word.startswith(option + "="):
-            return word[len(option) + 1 :]
-    return ""
+            values.append(argv[index + 1])
+        elif word.startswith(option + "="):
+            values.append(word[len(option) + 1 :])
+    return values
 
 
 def _arch(argv: Sequence[str]) -> str:
     found = _ARCH.search(_value(argv, "-arch") or _value(argv, "--gpu-name") or "")
     return f"sm_{found[1]}" if found else ""
-
-
-def _arch_values(argv: Sequence[str]) -> set[str]:
-    words = " ".join(
-        _value(argv, option) for option in ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code")
-    )
-    return {f"sm_{arch}" for arch in _ARCH.findall(words)}
 
 
 def _output(argv: Sequence[str]) -> str:

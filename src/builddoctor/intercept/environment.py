@@ -9,6 +9,7 @@ that no include path, library path or RPATH ever names an overlay.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def build_environment(
     env = dict(base)
     env.pop(UNIT, None)
     env[SOCKET] = socket
-    folders = [f"{host}/bin", *([f"{cuda}/bin"] if cuda else []), *_split(base.get("PATH", ""))]
+    folders = [f"{host}/bin", *([f"{cuda}/bin"] if cuda else []), *_split(base.get("PATH") or os.defpath)]
     if fallback_folder:
         folders.append(fallback_folder)
     env["PATH"] = ":".join(dict.fromkeys(folders))

@@ -7,6 +7,7 @@ Does *not* cover: changing what it builds.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
         return None
     match = _CACHED_NVCC.search(_head(folder / "CMakeCache.txt")) or _NINJA_NVCC.search(_head(folder / "build.ninja"))
     nvcc = Path(match["path"].strip()) if match else None
-    return nvcc if nvcc is not None and nvcc.is_file() and not is_overlay(nvcc) else None
+    return nvcc if nvcc is not None and os.path.isfile(nvcc) and not is_overlay(nvcc) else None
 
 
 def wants_jobs(name: str, argv: Sequence[str]) -> bool:

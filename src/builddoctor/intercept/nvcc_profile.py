@@ -22,15 +22,15 @@ def default_profile(toolkit: Toolkit) -> str:
 
 def overlay_profile(real_text: str, toolkit: Toolkit, folder: str) -> str:
     """The overlay's nvcc.profile: the real one, but for CICC_PATH and PATH, with the real folder for ``_HERE_``."""
-    real_cicc = os.path.dirname(toolkit.cicc)
+    ours = {
+        "CICC_PATH": f"CICC_PATH = {folder}/nvvm/bin",
+        "PATH": f"PATH += {folder}/nvvm/bin:{folder}/bin:{os.path.dirname(toolkit.cicc)}:{toolkit.here}:",
+    }
+    missing = dict(ours)
     lines: list[str] = []
     for line in real_text.splitlines():
         match = _LINE.match(line)
         name = match["name"] if match else ""
-        if name == "CICC_PATH":
-            lines.append(f"CICC_PATH = {folder}/nvvm/bin")
-        elif name == "PATH":
-            lines.append(f"PATH += {folder}/nvvm/bin:{folder}/bin:{real_cicc}:{toolkit.here}:")
-        else:
-            lines.append(line.replace("$(_HERE_)", toolkit.here))
-    return "\n".join(lines) + "\n"
+        missing.pop(name, None)
+        lines.append(ours.get(name) or line.replace("$(_HERE_)", toolkit.here))
+    return "\n".join([*lines, *missing.values()]) + "\n"

@@ -19,29 +19,33 @@ LABEL_CELLS = 10
 
 
 def board(state: BoardState, width: int) -> Group:
-    """The whole board for a terminal of ``width`` columns."""
+    """The whole board for a terminal of ``width`` columns: one row a line, whatever the names hold."""
     lines = [_head(state, width), _units(state), _memory(state), _jobs(state), Text("")]
     rows = sorted(state.running, key=lambda row: -row.rss_mib)
     lines += [_running(row, width) for row in rows[:MOST_RUNNING_ROWS]]
     if len(rows) > MOST_RUNNING_ROWS:
         rest = rows[MOST_RUNNING_ROWS:]
         lines.append(Text(f"  …{len(rest)} more, {format_mib(sum(row.rss_mib for row in rest))}", style="dim"))
-    lines.append(_waiting(state, width))
+    lines.append(_waiting(state))
     for event in state.events[-MOST_EVENT_ROWS:]:
-        style = "yellow" if event.warning else ""
-        lines.append(_fit(f"{format_clock(event.at_s):<{LABEL_CELLS}}{event.text}", width, style))
+        text = f"{format_clock(event.at_s):<{LABEL_CELLS}}{one_line(event.text)}"
+        lines.append(Text(text, style="yellow" if event.warning else ""))
+    for line in lines:
+        line.truncate(max(1, width - 1), overflow="ellipsis")
+        line.no_wrap = True
     return Group(*lines)
+
+
+def one_line(text: str) -> str:
+    """Text that cannot move the cursor: control characters become blanks."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _head(state: BoardState, width: int) -> Text:
     clock = f"{format_clock(state.elapsed_s)} elapsed"
-    left = f"builddoctor  {state.title}"
-    room = max(0, width - len(clock) - 2)
-    if len(left) > room:
-        left = left[: max(0, room - 1)] + "…"
-    text = Text(left, style="bold", no_wrap=True)
-    text.append(" " * max(1, width - len(left) - len(clock) - 1) + clock, style="not bold")
-    return text
+    text = Text(f"builddoctor  {one_line(state.title)}", style="bold")
+    text.truncate(max(1, width - len(clock) - 3), overflow="ellipsis", pad=True)
+    return text.append(f" {clock}", style="not bold")
 
 
 def _units(state: BoardState) -> Text:
@@ -84,21 +88,16 @@ def _jobs(state: BoardState) -> Text:
 def _running(row: RunningRow, width: int) -> Text:
     of = f"{format_mib(row.rss_mib):>8} of ~{format_mib(row.estimate_mib)}"
     tail = f"  {of:<22}{format_clock(row.running_s):>6}"
-    name = f"  {row.kind:<10} {row.source}{' ' + row.arch if row.arch else ''}"
-    room = max(10, width - len(tail) - 1)
-    name = name if len(name) <= room else name[:13] + "…" + name[-(room - 14) :]
-    return Text(f"{name:<{room}}{tail}", no_wrap=True)
+    name = Text(f"  {row.kind:<10} {one_line(row.source)}{' ' + row.arch if row.arch else ''}")
+    name.truncate(max(10, width - len(tail) - 1), overflow="ellipsis", pad=True)
+    return name.append(tail)
 
 
-def _waiting(state: BoardState, width: int) -> Text:
+def _waiting(state: BoardState) -> Text:
+    label = "waiting".ljust(LABEL_CELLS)
     if state.held is None:
-        return _fit(f"{'waiting':<{LABEL_CELLS}}{state.waiting} for a core" if state.waiting else "", width, "dim")
+        return Text(f"{label}{state.waiting} for a core" if state.waiting else "", style="dim")
     held = state.held
     why = f"{format_mib(held.free_mib)} free" if held.reason == "memory" else held.reason
     more = f"; {state.waiting - 1} more wait" if state.waiting > 1 else ""
-    text = f"{held.source} {held.kind} needs ~{format_mib(held.needs_mib)}: {why}{more}"
-    return _fit(f"{'waiting':<{LABEL_CELLS}}{text}", width, "")
-
-
-def _fit(text: str, width: int, style: str) -> Text:
-    return Text(text if len(text) < width else text[: width - 2] + "…", style=style, no_wrap=True)
+    return Text(f"{label}{one_line(held.source)} {held.kind} needs ~{format_mib(held.needs_mib)}: {why}{more}")

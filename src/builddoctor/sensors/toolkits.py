@@ -6,6 +6,7 @@ wheels of this Python (``nvidia/cu13``), /usr/local/cuda, /usr/local/cuda-X (new
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,13 +27,13 @@ def candidates(
 ) -> Iterator[Path]:
     """Paths of nvcc programs that exist, best first, without our own overlays. May repeat."""
     for path in _guesses(root, env, wanted=wanted, site_folders=site_folders):
-        if path.is_file() and not is_overlay(path):
+        if os.path.isfile(path) and not is_overlay(path):
             yield path
 
 
 def is_overlay(nvcc: Path) -> bool:
     """This nvcc is a gate of ours."""
-    return (nvcc.parent.parent / OVERLAY_MARK).exists()
+    return os.path.exists(nvcc.parent.parent / OVERLAY_MARK)
 
 
 def _guesses(root: SystemRoot, env: Mapping[str, str], *, wanted: str, site_folders: Sequence[Path]) -> Iterator[Path]:
