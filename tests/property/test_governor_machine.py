@@ -36,6 +36,7 @@ class Runs:
     since_s: float
     alone: bool
     solo: bool
+    budget_mib: float
     rss_mib: float = 0.0
     killed: bool = False
 
@@ -49,7 +50,7 @@ class World:
     solo: set[int] = field(default_factory=set)
     outside: set[int] = field(default_factory=set)
 
-    def carry_out(self, action: Action, now_s: float) -> None:
+    def carry_out(self, action: Action, now_s: float, budget_mib: float) -> None:
         if isinstance(action, Admit):
             assert action.phase_id in self.waiting, "admitted without asking"
             self.waiting.remove(action.phase_id)
@@ -57,7 +58,7 @@ class World:
             for run in self.running.values():
                 run.alone = False
             solo = action.phase_id in self.solo
-            self.running[action.phase_id] = Runs(action.estimate.reserve_mib, now_s, action.alone, solo)
+            self.running[action.phase_id] = Runs(action.estimate.reserve_mib, now_s, action.alone, solo, budget_mib)
         elif isinstance(action, Requeue):
             assert action.phase_id not in self.running
             self.waiting.add(action.phase_id)
@@ -81,13 +82,13 @@ class GovernorMachine(RuleBasedStateMachine):
         self.asked = 0
         self.world = World()
         self.journal: list[tuple[Event, float, list[Action]]] = []
-        self.governor = Governor(PriorEstimator(), cores=1, budget_mib=0.0)
+        self.governor = Governor(PriorEstimator(), slots=1, budget_mib=0.0)
 
     def feed(self, event: Event) -> list[Action]:
         actions = self.governor.handle(event, self.now_s)
         self.journal.append((event, self.now_s, actions))
         for action in actions:
-            self.world.carry_out(action, self.now_s)
+            self.world.carry_out(action, self.now_s, self.governor.budget_mib)
         admitted = [action for action in actions if isinstance(action, Admit)]
         if any(not admit.alone for admit in admitted):
             assert self.governor.committed_mib <= self.governor.budget_mib + SLACK_MIB, "admitted beyond the budget"
@@ -106,7 +107,7 @@ class GovernorMachine(RuleBasedStateMachine):
     def begin(self, cores: int, budget_mib: float) -> None:
         self.cores = cores
         self.budget_at_start = budget_mib
-        self.governor = Governor(PriorEstimator(), cores=cores, budget_mib=budget_mib)
+        self.governor = Governor(PriorEstimator(), slots=cores, budget_mib=budget_mib)
 
     @rule(asking=st.lists(st.tuples(KINDS, UNITS, ARCHS, INPUTS), min_size=1, max_size=3), passed_s=PASSED)
     def ask(self, asking: list[tuple[PhaseKind, str, str, float]], passed_s: float) -> None:
@@ -141,7 +142,7 @@ class GovernorMachine(RuleBasedStateMachine):
         phase_id = self.pick(data, set(self.world.running))
         run, actions = self.end(phase_id, Outcome.KILLED_BY_KERNEL, peak_mib)
         held_mib = max(peak_mib, run.rss_mib)
-        if run.alone and (run.solo or held_mib >= TOO_BIG_SHARE * self.governor.budget_mib):
+        if run.alone and (run.solo or held_mib >= TOO_BIG_SHARE * max(run.budget_mib, self.governor.budget_mib)):
             assert isinstance(actions[0], GiveUp)
             assert (actions[0].phase_id, actions[0].verdict) == (phase_id, "too-big")
         else:
@@ -204,7 +205,7 @@ class GovernorMachine(RuleBasedStateMachine):
         assert not self.world.waiting
         assert not self.world.running
         if self.cores:
-            again = Governor(PriorEstimator(), cores=self.cores, budget_mib=self.budget_at_start)
+            again = Governor(PriorEstimator(), slots=self.cores, budget_mib=self.budget_at_start)
             for event, now_s, actions in self.journal:
                 assert again.handle(event, now_s) == actions
 

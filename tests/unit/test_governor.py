@@ -14,7 +14,7 @@ from unit.builders import TableEstimator, asked, ended, phase, sampled, unit
 def make(
     reserve_mib: dict[int, float], *, cores: int = 8, budget_mib: float = 1000.0, remaining_s: dict | None = None
 ) -> Governor:
-    return Governor(TableEstimator(reserve_mib, remaining_s), cores=cores, budget_mib=budget_mib)
+    return Governor(TableEstimator(reserve_mib, remaining_s), slots=cores, budget_mib=budget_mib)
 
 
 def feed(governor: Governor, event: Event, now_s: float = 0.0) -> list[Action]:
@@ -161,7 +161,7 @@ def test_a_phase_that_is_withdrawn_while_it_waits_is_forgotten() -> None:
 def test_the_end_of_an_unknown_phase_is_nothing() -> None:
     """A second word about a phase that is gone changes nothing, and teaches nothing."""
     estimator = TableEstimator({})
-    governor = Governor(estimator, cores=1, budget_mib=1000)
+    governor = Governor(estimator, slots=1, budget_mib=1000)
     assert feed(governor, ended(99)) == []
     assert estimator.observed == []
 
@@ -169,7 +169,7 @@ def test_the_end_of_an_unknown_phase_is_nothing() -> None:
 def test_the_estimator_learns_the_most_a_phase_held() -> None:
     """The sampled memory counts where the reported peak is lower."""
     estimator = TableEstimator({1: 100})
-    governor = Governor(estimator, cores=1, budget_mib=1000)
+    governor = Governor(estimator, slots=1, budget_mib=1000)
     feed(governor, asked(1))
     feed(governor, sampled({1: 640}, headroom_mib=300), 1.0)
     feed(governor, ended(1, peak_mib=500), 2.0)

@@ -16,7 +16,7 @@ def running(reserve_mib: dict[int, float], *, every_s: float = 10.0, later: dict
 
     ``later``: estimates of phases that have not asked yet.
     """
-    governor = Governor(TableEstimator({**reserve_mib, **(later or {})}), cores=8, budget_mib=1000.0)
+    governor = Governor(TableEstimator({**reserve_mib, **(later or {})}), slots=8, budget_mib=1000.0)
     for order, phase_id in enumerate(reserve_mib):
         feed(governor, asked(phase_id), order * every_s)
     return governor
@@ -117,7 +117,7 @@ def test_a_phase_killed_from_outside_runs_again_as_it_was() -> None:
 def test_a_phase_that_must_run_alone_still_must_after_a_kill_from_outside() -> None:
     """Somebody's kill is no evidence that it would now stand company."""
     estimator = TableEstimator({1: 100, 2: 100}, remaining_s={2: 60.0})
-    governor = Governor(estimator, cores=4, budget_mib=1000.0)
+    governor = Governor(estimator, slots=4, budget_mib=1000.0)
     feed(governor, asked(1), 0.0)
     feed(governor, ended(1, Outcome.KILLED_BY_KERNEL, 300), 10.0)
     feed(governor, asked(2), 11.0)

@@ -50,7 +50,6 @@ def build(
         summary=summary,
         ignore_caps=ignore_caps,
         need_toolkit=True,
-        env=os.environ,
     )
     code = run_supervised(request)
     if code == 0 and found.kind == "python":

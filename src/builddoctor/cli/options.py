@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -53,15 +52,12 @@ def make_request(
     summary: str,
     ignore_caps: bool,
     need_toolkit: bool,
-    env: Mapping[str, str],
 ) -> RunRequest:
     """Check every value before anything starts. Raises UsageError or FolderNotWritableError."""
     if cores < 0:
         raise UsageError(f"--cores {cores}: there is no such number of cores", hint="leave it out to use all cores")
     if summary:
         _check_writable(Path(summary))
-    # What the user exported stands, where a project reads it in a form of its own.
-    extra = {name: value for name, value in arch_environment(archs).items() if name not in env or archs}
     return RunRequest(
         command=command,
         cwd=str(cwd),
@@ -74,7 +70,7 @@ def make_request(
         summary=os.path.abspath(summary) if summary else "",
         ignore_caps=ignore_caps,
         need_toolkit=need_toolkit,
-        extra_env=tuple(extra.items()),
+        extra_env=tuple(arch_environment(archs).items()),
     )
 
 

@@ -45,6 +45,5 @@ def run(
         summary=summary,
         ignore_caps=ignore_caps,
         need_toolkit=False,
-        env=os.environ,
     )
     return run_supervised(request)

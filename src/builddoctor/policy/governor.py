@@ -1,11 +1,11 @@
 """The governor: which phase may run now, which must end, which runs again.
 
-Covers: admission by committed memory and cores, the progress floor, longest-first order with backfill, draining for a
+Covers: admission by committed memory and slots, the progress floor, longest-first order with backfill, draining for a
 phase that waited too long, requeue and solo retry after a kill, kills of its own before the kernel's.
 Does *not* cover: what a phase needs (``policy.estimator``), what there is (``policy.budget``), or doing any of it.
 
 ``Governor.handle(event, now)`` is the only mutator and returns the actions to take. It keeps these invariants, which
-``check`` asserts: a phase waits or runs, never both; no more run than there are cores; when more than one runs, the
+``check`` asserts: a phase waits or runs, never both; no more run than there are slots; when more than one runs, the
 last one admitted fitted beside the others.
 """
 
@@ -43,7 +43,8 @@ OVERRUN_FACTOR = 1.2
 """A phase past its reservation is taken to want this much of what it holds."""
 
 TOO_BIG_SHARE = 0.7
-"""A phase that the kernel killed while it ran alone, holding at least this share of the budget, is too big."""
+"""A phase that the kernel killed while it ran alone is too big, if it held this share of the budget: of the one that it
+was admitted with or today's, whichever is more, since other programs may have taken theirs meanwhile."""
 
 
 class _Waiting(msgspec.Struct):
@@ -59,6 +60,8 @@ class _Running(msgspec.Struct):
     estimate: Estimate
     admitted_at_s: float
     alone: bool
+    budget_mib: float
+    """the budget when it was admitted"""
     rss_mib: float = 0.0
     killed: bool = False
 
@@ -70,11 +73,11 @@ class _Running(msgspec.Struct):
 
 
 class Governor:
-    """Pure policy of one build. ``cores`` is the most phases that run at once."""
+    """Pure policy of one build. ``slots`` is the most phases that run at once."""
 
-    def __init__(self, estimator: Estimator, *, cores: int, budget_mib: float) -> None:
+    def __init__(self, estimator: Estimator, *, slots: int, budget_mib: float) -> None:
         self._estimator = estimator
-        self._cores = max(1, cores)
+        self._slots = max(1, slots)
         self._budget_mib = budget_mib
         self._waiting: dict[int, _Waiting] = {}
         self._running: dict[int, _Running] = {}
@@ -127,7 +130,7 @@ class Governor:
     def check(self) -> None:
         """Assert the invariants; called by every test that drives a governor."""
         assert not self._waiting.keys() & self._running.keys()
-        assert len(self._running) <= self._cores
+        assert len(self._running) <= self._slots
         assert self._running or not self._waiting, "work waits while nothing runs"
         if any(phase_id in self._solo for phase_id in self._running):
             assert len(self._running) == 1, "a solo phase has company"
@@ -154,7 +157,7 @@ class Governor:
         self._had_kill = True
         if event.outcome is Outcome.KILLED_BY_KERNEL and run.alone:
             was_solo = phase.phase_id in self._solo
-            if was_solo or peak_mib >= TOO_BIG_SHARE * self._budget_mib:
+            if was_solo or peak_mib >= TOO_BIG_SHARE * max(run.budget_mib, self._budget_mib):
                 self._solo.discard(phase.phase_id)
                 reason = f"killed at {peak_mib:.0f} MiB while it ran alone"
                 return [GiveUp(phase_id=phase.phase_id, verdict="too-big", reason=reason)]
@@ -211,7 +214,7 @@ class Governor:
         starving = [each for each in order if now_s - each.asked_at_s >= DRAIN_AFTER_S]
         order.sort(key=lambda each: 0 if each in starving else 1)
         for waiting in order:
-            if len(self._running) >= self._cores:
+            if len(self._running) >= self._slots:
                 break
             reason = self._blocked(waiting)
             if not reason:
@@ -250,6 +253,10 @@ class Governor:
         for run in self._running.values():
             run.alone = False
         self._running[phase_id] = _Running(
-            phase=waiting.phase, estimate=waiting.estimate, admitted_at_s=now_s, alone=alone
+            phase=waiting.phase,
+            estimate=waiting.estimate,
+            admitted_at_s=now_s,
+            alone=alone,
+            budget_mib=self._budget_mib,
         )
         return Admit(phase_id=phase_id, estimate=waiting.estimate, alone=alone)

@@ -75,7 +75,7 @@ class Processes:
 
     def argv(self, pid: int) -> list[str]:
         text = self._root.text(f"/proc/{pid}/cmdline") or ""
-        return text.split("\0")[:-1]
+        return text.removesuffix("\0").split("\0") if text else []
 
     def environ_has(self, pid: int, text: str) -> bool:
         """A process of ours has ``text`` somewhere in its environment. Nothing of it is kept."""

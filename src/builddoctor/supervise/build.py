@@ -99,7 +99,7 @@ class _Build:
         self.root = root
         self.fronts = Fronts(prepared, env)
         self.session = Session(
-            governor=Governor(PriorEstimator(), cores=prepared.cores, budget_mib=prepared.budget_mib),
+            governor=Governor(PriorEstimator(), slots=prepared.slots, budget_mib=prepared.budget_mib),
             trace=trace,
             accounts=Accounts(clock()),
             evidence=KillEvidence(KillCounter(root)),

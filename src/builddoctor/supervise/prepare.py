@@ -24,7 +24,7 @@ from builddoctor.intercept.toolkit import find_toolkit
 from builddoctor.model.limits import MemoryReading
 from builddoctor.model.request import RunRequest
 from builddoctor.model.toolkit import Toolkit
-from builddoctor.policy.budget import budget_mib, reserve_mib, window
+from builddoctor.policy.budget import budget_mib, reserve_mib, slots, window
 from builddoctor.sensors.cores import usable_cores
 from builddoctor.sensors.limits import MemorySensor
 from builddoctor.sensors.root import SystemRoot
@@ -49,6 +49,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     fallback_folder: str
     cache: Path
     cores: int
+    slots: int
+    """phases that may run at once"""
     knobs: knobs.KnobSettings
     reading: MemoryReading
     budget_mib: float
@@ -77,6 +79,8 @@ def prepare(request: RunRequest, env: Mapping[str, str], root: SystemRoot, senso
         fallback_folder=fallback_folder,
         cache=cache,
         cores=cores,
+        # What the user said is meant as it is.
+        slots=request.cores or slots(cores),
         knobs=settings,
         reading=reading,
         budget_mib=budget,
