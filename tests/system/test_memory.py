@@ -119,6 +119,24 @@ def test_gcc_called_by_its_own_path_is_gated(program: Program) -> None:
     assert [record.tool for record in program.records() if isinstance(record, PhaseQueued)] == ["cc1plus", "collect2"]
 
 
+def test_a_tool_inside_a_phase_does_not_wait_for_it(program: Program) -> None:
+    """g++ -flto on one core: lto1 runs inside the link's phase, and nobody waits for what he holds himself."""
+    for name, text in (("a", "int b(); int main() { return b(); }\n"), ("b", "int b() { return 0; }\n")):
+        (program.folder / f"{name}.cpp").write_text(text)
+    done = subprocess.run(
+        program.supervised("g++", "-flto", "-O2", "a.cpp", "b.cpp", "-o", "x", options=["--cores", "1"]),
+        cwd=program.folder,
+        env=program.env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    tools = [record.tool for record in program.records() if isinstance(record, PhaseQueued)]
+    assert tools == ["cc1plus", "cc1plus", "collect2"]
+
+
 def test_a_compile_error_is_the_builds_own(program: Program) -> None:
     """A source error runs once, with the compiler's exit code and words."""
     (program.folder / "bad.cpp").write_text("int main() { return nothing; }\n")

@@ -32,7 +32,8 @@ def build_environment(
 ) -> dict[str, str]:
     """``base`` with the overlays in it. ``fallback_folder``: last on PATH, for a ninja where there is none."""
     env = dict(base)
-    env.pop(UNIT, None)
+    for inner in (UNIT, "BUILDDOCTOR_HELD"):
+        env.pop(inner, None)
     env[SOCKET] = socket
     folders = [f"{host}/bin", *([f"{cuda}/bin"] if cuda else []), *_split(base.get("PATH") or os.defpath)]
     if fallback_folder:

@@ -46,7 +46,7 @@ def write_gate(folder: Path, gate: Gate) -> None:
         place,
         "#!/bin/sh\n"
         f"# builddoctor's gate before {gate.real}: it waits for memory; without a supervisor it is that program.\n"
-        f'if [ -S "$BUILDDOCTOR_SOCKET" ] && [ -x {python} ]; then\n'
+        f'if [ -S "$BUILDDOCTOR_SOCKET" ] && [ -z "$BUILDDOCTOR_HELD" ] && [ -x {python} ]; then\n'
         f'  exec {python} -IS {program} {gate.role} {real} {shlex.quote(str(place))} "$@"\n'
         "fi\n"
         f'exec {real} "$@"\n',

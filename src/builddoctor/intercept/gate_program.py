@@ -139,7 +139,9 @@ def run_child(real, args, started):
                 score.write(str(raised))
         except (OSError, ValueError):
             pass
-        become(real, real, args, os.environ)
+        # What the tool starts itself (collect2 its lto1, clang its linker) is part of its phase: it must not ask for
+        # memory and a slot that this phase holds.
+        become(real, real, args, dict(os.environ, BUILDDOCTOR_HELD="1"))
 
     def forward(number, _frame):
         try:

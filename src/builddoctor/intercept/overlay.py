@@ -32,7 +32,7 @@ from builddoctor.model.toolkit import HostCompiler, Toolkit
 from builddoctor.sensors.nvcc_dryrun import parse_settings
 from builddoctor.sensors.toolkits import OVERLAY_MARK
 
-LAYOUT = 1
+LAYOUT = 2
 """Version of what an overlay holds; part of its digest."""
 
 FRONTS = ("ninja", "ninja-build", "samu", "cmake", "make", "gmake")
