@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from builddoctor.trace.records import GaveUp, Header, PhaseFinished, PhaseQueued, PhaseStarted, Requeued, TickRecord
-from support.memcg import memory_cgroup
+from support.memcg import MemoryCgroup, memory_cgroup
 from support.program import Program
 
 MIB = 1024**2
@@ -22,6 +22,17 @@ def big_unit(output: str = "planner.o") -> list[str]:
     """A compile whose cc1plus takes about 1.3 GiB."""
     flags = ["-std=c++17", "-O2", "-I", str(EXAMPLE / "include"), "-c", str(EXAMPLE / "src" / "planner.cpp")]
     return ["/usr/bin/g++", *flags, "-o", output]
+
+
+def lower_to_use(group: MemoryCgroup) -> None:
+    """Put the limit 4 MiB above what is used now; again where it grew faster than we wrote."""
+    while True:
+        used = int((group.folder / "memory.usage_in_bytes").read_text())
+        try:
+            group.limit(used + 4 * MIB)
+        except OSError:
+            continue
+        return
 
 
 @pytest.mark.needs_memcg
@@ -57,13 +68,9 @@ def test_phase_killed_by_the_kernel_is_redone(program: Program) -> None:
     with memory_cgroup(3000 * MIB) as group:
         process = program.start(group.wrapped(program.supervised(*big_unit())))
         program.await_record(PhaseStarted, process, phase_id=1)
-        while group.kernel_kills == 0 and process.poll() is None:
-            used = int((group.folder / "memory.usage_in_bytes").read_text())
-            try:
-                group.limit(used + 4 * MIB)
-            except OSError:
-                # It grew faster than we wrote.
-                continue
+        lower_to_use(group)
+        while group.kernel_kills == 0:
+            assert process.poll() is None, process.communicate()[0]
         group.limit(3000 * MIB)
         output, _ = process.communicate()
         assert process.returncode == 0, output
