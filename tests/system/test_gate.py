@@ -1,0 +1,180 @@
+"""The gate itself, against a supervisor that does what it should not: goes away, says again, says nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from builddoctor.intercept import gate_program
+from builddoctor.intercept.gate_files import LIBRARY, Gate, write_gate
+
+
+class FakeSupervisor:
+    """A socket whose every connection is served by ``serve`` in a thread of its own."""
+
+    def __init__(self, path: Path, serve: Callable[[socket.socket], None]) -> None:
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(path))
+        self._server.listen(16)
+        self._serve = serve
+        self._threads: list[threading.Thread] = []
+        self._accepting = threading.Thread(target=self._accept)
+        self._accepting.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._one, args=(connection,))
+            thread.start()
+            self._threads.append(thread)
+
+    def _one(self, connection: socket.socket) -> None:
+        with connection:
+            self._serve(connection)
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._accepting.join()
+        for thread in self._threads:
+            thread.join()
+
+
+def receive(connection: socket.socket) -> list[str]:
+    """Fields of one frame; nothing at the end, nor from a gate that left with our answer unread."""
+    try:
+        head = connection.recv(4, socket.MSG_WAITALL)
+    except ConnectionResetError:
+        return []
+    body = connection.recv(int.from_bytes(head, "little"), socket.MSG_WAITALL) if len(head) == 4 else b""
+    return body.decode().split("\0") if body else []
+
+
+def send(connection: socket.socket, *fields: str) -> None:
+    body = "\0".join(fields).encode()
+    connection.sendall(len(body).to_bytes(4, "little") + body)
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Iterator[Callable[[Callable[[socket.socket], None]], dict[str, str]]]:
+    """Start a fake supervisor; gives the environment that leads to it."""
+    running: list[FakeSupervisor] = []
+
+    def start(serve: Callable[[socket.socket], None]) -> dict[str, str]:
+        path = tmp_path / "socket"
+        running.append(FakeSupervisor(path, serve))
+        return {**os.environ, "BUILDDOCTOR_SOCKET": str(path)}
+
+    yield start
+    for each in running:
+        each.close()
+
+
+def gate_before(folder: Path, script: str) -> str:
+    """A phase gate in front of a tool of our own."""
+    tool = folder / "tool"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    library = folder / LIBRARY
+    library.mkdir()
+    (library / "gate_program.py").write_text(Path(gate_program.__file__).read_text())
+    (library / "gate.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(library)!r})\nimport gate_program\ngate_program.main(sys.argv)\n"
+    )
+    write_gate(folder, Gate("gates/tool", "phase", str(tool)))
+    return str(folder / "gates" / "tool")
+
+
+def test_after_the_loss_of_the_supervisor_waiting_gates_go_one_at_a_time(tmp_path: Path, supervise: Callable) -> None:
+    """Eight gates wait when the supervisor dies: never do two of their tools run together."""
+    gate = gate_before(
+        tmp_path, f"mkdir {tmp_path}/alone || exit 9; echo ran >> {tmp_path}/log; rmdir {tmp_path}/alone"
+    )
+    all_wait = threading.Barrier(8)
+
+    def die_when_all_wait(connection: socket.socket) -> None:
+        receive(connection)
+        all_wait.wait(timeout=60)
+
+    env = supervise(die_when_all_wait)
+    gates = [subprocess.Popen([gate], env=env) for _ in range(8)]
+    assert [each.wait() for each in gates] == [0] * 8
+    assert (tmp_path / "log").read_text() == "ran\n" * 8
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGTERM])
+def test_a_tool_that_dies_of_a_signal_takes_its_gate_along_by_the_same(
+    tmp_path: Path, supervise: Callable, number: signal.Signals
+) -> None:
+    """Whoever called the tool sees what the tool would have shown."""
+
+    def give_it_back(connection: socket.socket) -> None:
+        while fields := receive(connection):
+            if fields[0] in ("ask", "end"):
+                send(connection, "go" if fields[0] == "ask" else "return")
+
+    gate = gate_before(tmp_path, f"kill -{number.name.removeprefix('SIG')} $$")
+    assert subprocess.run([gate], env=supervise(give_it_back), check=False).returncode == -number
+
+
+def test_a_tool_runs_again_as_often_as_it_is_told(tmp_path: Path, supervise: Callable) -> None:
+    """Killed twice, well the third time: the caller sees success, and the arguments are the same each time."""
+
+    def say_again(connection: socket.socket) -> None:
+        while fields := receive(connection):
+            if fields[0] in ("ask", "end"):
+                send(connection, "go" if fields[0] == "ask" else "again")
+
+    script = f'echo "$@" >> {tmp_path}/log; [ $(wc -l < {tmp_path}/log) -lt 3 ] && kill -KILL $$; exit 0'
+    gate = gate_before(tmp_path, script)
+    assert subprocess.run([gate, "-c", "two words"], env=supervise(say_again), check=False).returncode == 0
+    assert (tmp_path / "log").read_text() == "-c two words\n" * 3
+
+
+def test_ctrl_c_ends_a_gate_that_waits(tmp_path: Path, supervise: Callable) -> None:
+    """A waiting gate dies of SIGINT at once, without a traceback, and its tool never runs."""
+    asked = threading.Event()
+
+    def never_answer(connection: socket.socket) -> None:
+        receive(connection)
+        asked.set()
+        receive(connection)
+
+    gate = gate_before(tmp_path, f"touch {tmp_path}/ran")
+    process = subprocess.Popen([gate], env=supervise(never_answer), stderr=subprocess.PIPE)
+    assert asked.wait(timeout=60)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[1] == b""
+    assert process.returncode == -signal.SIGINT
+    assert not (tmp_path / "ran").exists()
+
+
+def test_sizes_of_inputs_are_sent_and_contents_are_not(tmp_path: Path, supervise: Callable) -> None:
+    """The gate tells argv, cwd, pids and sizes; no environment, no file contents."""
+    told: list[list[str]] = []
+
+    def listen(connection: socket.socket) -> None:
+        told.append(receive(connection))
+        send(connection, "go")
+        while receive(connection):
+            pass
+
+    (tmp_path / "in.ptx").write_text("secret contents")
+    gate = gate_before(tmp_path, "exit 0")
+    env = {**supervise(listen), "PASSWORD": "hunter2"}
+    assert subprocess.run([gate, "-v", "in.ptx"], cwd=tmp_path, env=env, check=False).returncode == 0
+    (ask,) = told
+    assert ask[0] == "ask"
+    assert ask[5:] == [gate, str(tmp_path), "1=15", "-v", "in.ptx"]
+    assert "secret" not in "".join(ask)
+    assert "hunter2" not in "".join(ask)
