@@ -126,6 +126,24 @@ def test_gcc_called_by_its_own_path_is_gated(program: Program) -> None:
     assert [record.tool for record in program.records() if isinstance(record, PhaseQueued)] == ["cc1plus", "collect2"]
 
 
+def test_a_tool_whose_gate_died_does_not_run_on(program: Program) -> None:
+    """kill -9 of a gate: its compiler, which nobody waits for any more, is ended and does not grow unseen."""
+    script = " ".join(big_unit()) + "; while [ ! -e seen ]; do sleep 0.1; done; exit 3"
+    process = program.start(program.supervised("sh", "-c", script))
+    started = program.await_record(PhaseStarted, process, phase_id=1)
+    assert isinstance(started, PhaseStarted)
+    tool = psutil.Process(started.pid)
+    os.kill(tool.ppid(), signal.SIGKILL)
+    # The build is still going on: it is not the guardian that ends this one.
+    _, alive = psutil.wait_procs([tool], timeout=30)
+    (program.folder / "seen").touch()
+    output, _ = process.communicate()
+    assert process.returncode == 3, output
+    assert alive == []
+    (end,) = [record for record in program.records() if isinstance(record, PhaseFinished)]
+    assert end.outcome == "withdrawn"
+
+
 def test_a_tool_inside_a_phase_does_not_wait_for_it(program: Program) -> None:
     """g++ -flto on one core: lto1 runs inside the link's phase, and nobody waits for what he holds himself."""
     for name, text in (("a", "int b(); int main() { return b(); }\n"), ("b", "int b() { return 0; }\n")):

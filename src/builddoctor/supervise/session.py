@@ -109,13 +109,15 @@ class Session:
         try:
             await self._see_through(connection, live)
         finally:
-            live.tool_gone()
             if self.live.pop(live.phase.phase_id, None) is not None:
+                # Its gate died: nobody waits for the tool any more, and it must not grow unseen.
+                live.kill(self.processes)
                 ended = PhaseEnded(
                     phase_id=live.phase.phase_id, outcome=Outcome.WITHDRAWN, peak_mib=live.peak_mib, wall_s=0.0
                 )
                 self._finish(live, ended, None)
                 self.decide(ended)
+            live.tool_gone()
 
     def announce(self, asked: Asked, *, trusted: bool) -> LivePhase:
         """Take up a phase that asks."""
