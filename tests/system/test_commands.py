@@ -86,6 +86,7 @@ def test_a_supervised_build_inside_another_uses_its_gates(program: Program) -> N
         (["run", "--memory", "12XB", "--", "true"], "UsageError"),
         (["run", "--cores", "-2", "--", "true"], "UsageError"),
         (["run"], "UsageError"),
+        (["run", "--", ""], "UsageError"),
         (["rnu", "--", "true"], "UsageError"),
         (["build", "/no/such/project"], "ProjectNotFoundError"),
         (["build", "."], "NoBuildSystemError"),
@@ -193,6 +194,39 @@ def test_a_machine_without_ninja_gets_ours(program: Program) -> None:
     done = program.run("run", "--", "ninja", env={"PATH": str(tools)})
     assert done.returncode == 0, done.stderr
     assert "works" in done.stdout
+
+
+def test_response_files_of_a_running_ninja_are_left_alone(program: Program) -> None:
+    """Counting the units of a build only reads: a rule's response file is there as long as its command runs."""
+    edges = "".join(f"build o{n}: use\n" for n in range(30))
+    (program.folder / "build.ninja").write_text(
+        "rule use\n  command = test -e $out.rsp && sleep 0.1 && cat $out.rsp > $out\n"
+        f"  rspfile = $out.rsp\n  rspfile_content = words -c of $out\n{edges}"
+    )
+    done = program.run("run", "--cores", "4", "--", "ninja")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("question", [["-t", "targets"], ["-ttargets"], ["-n"], ["--version"]])
+def test_questions_to_ninja_are_asked_as_they_are(program: Program, question: list[str]) -> None:
+    """Nothing is added to a ninja that does not build."""
+    (program.folder / "build.ninja").write_text("rule show\n  command = echo works\nbuild it: show\n")
+    assert program.run("run", "--", "ninja", *question).returncode == 0
+
+
+def test_a_pipeline_in_the_build_ends_as_it_does_without_us(program: Program) -> None:
+    """`yes | head` under make under builddoctor: yes dies of SIGPIPE."""
+    (program.folder / "Makefile").write_text("all:\n\t@yes | head -1\n")
+    done = program.run("run", "--", "make")
+    assert (done.returncode, done.stdout) == (0, "y\n")
+
+
+def test_a_closed_stderr_does_not_swallow_the_build(program: Program) -> None:
+    """With stderr closed the command runs all the same, and its exit code comes through."""
+    argv = program.argv("run", "--", "sh", "-c", "echo hi > out.txt; exit 3")
+    done = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *argv], cwd=program.folder, env=program.env, check=False)
+    assert done.returncode == 3
+    assert (program.folder / "out.txt").read_text() == "hi\n"
 
 
 def test_several_builds_share_new_overlays(program: Program) -> None:

@@ -80,7 +80,7 @@ def supervise(tmp_path: Path) -> Iterator[Callable[[Callable[[socket.socket], No
         each.close()
 
 
-def gate_before(folder: Path, script: str) -> str:
+def gate_before(folder: Path, script: str, *, name: str = "tool") -> str:
     """A phase gate in front of a tool of our own."""
     tool = folder / "tool"
     tool.write_text(f"#!/bin/sh\n{script}\n")
@@ -91,8 +91,8 @@ def gate_before(folder: Path, script: str) -> str:
     (library / "gate.py").write_text(
         f"import sys\nsys.path.insert(0, {str(library)!r})\nimport gate_program\ngate_program.main(sys.argv)\n"
     )
-    write_gate(folder, Gate("gates/tool", "phase", str(tool)))
-    return str(folder / "gates" / "tool")
+    write_gate(folder, Gate(f"gates/{name}", "phase", str(tool)))
+    return str(folder / "gates" / name)
 
 
 def test_after_the_loss_of_the_supervisor_waiting_gates_go_one_at_a_time(tmp_path: Path, supervise: Callable) -> None:
@@ -141,6 +141,41 @@ def test_a_tool_runs_again_as_often_as_it_is_told(tmp_path: Path, supervise: Cal
     assert (tmp_path / "log").read_text() == "-c two words\n" * 3
 
 
+@pytest.mark.parametrize("args", [["-E", "in.cpp"], ["-quiet", "-", "-o", "out.s"], ["-quiet", "in.cpp", "-o", "-"]])
+def test_what_reads_or_writes_a_pipe_is_not_run_again(tmp_path: Path, supervise: Callable, args: list[str]) -> None:
+    """What was read is gone and what was written stands: told to run again, the gate gives the death back."""
+    told: list[str] = []
+
+    def say_again(connection: socket.socket) -> None:
+        while fields := receive(connection):
+            if fields[0] == "ask":
+                told.append(fields[8])
+            if fields[0] in ("ask", "end"):
+                send(connection, "go" if fields[0] == "ask" else "again")
+
+    gate = gate_before(tmp_path, f"echo ran >> {tmp_path}/log; kill -KILL $$", name="cc1plus")
+    assert subprocess.run([gate, *args], env=supervise(say_again), check=False).returncode == -signal.SIGKILL
+    assert (tmp_path / "log").read_text() == "ran\n"
+    assert told == ["0"]
+
+
+def test_signals_that_python_ignores_are_not_ignored_below_a_gate(tmp_path: Path, supervise: Callable) -> None:
+    """SIGPIPE and SIGXFSZ do in the tool what they do without us."""
+
+    def let_go(connection: socket.socket) -> None:
+        while fields := receive(connection):
+            if fields[0] == "ask":
+                send(connection, "go")
+
+    gate = gate_before(tmp_path, "grep SigIgn /proc/self/status")
+    shown = subprocess.run(
+        [gate], env=supervise(let_go), capture_output=True, text=True, check=True, restore_signals=True
+    )
+    ignored = int(shown.stdout.split()[1], 16)
+    assert not ignored & (1 << (signal.SIGPIPE - 1))
+    assert not ignored & (1 << (signal.SIGXFSZ - 1))
+
+
 def test_ctrl_c_ends_a_gate_that_waits(tmp_path: Path, supervise: Callable) -> None:
     """A waiting gate dies of SIGINT at once, without a traceback, and its tool never runs."""
     asked = threading.Event()
@@ -175,6 +210,6 @@ def test_sizes_of_inputs_are_sent_and_contents_are_not(tmp_path: Path, supervise
     assert subprocess.run([gate, "-v", "in.ptx"], cwd=tmp_path, env=env, check=False).returncode == 0
     (ask,) = told
     assert ask[0] == "ask"
-    assert ask[5:] == [gate, str(tmp_path), "1=15", "-v", "in.ptx"]
+    assert ask[5:] == [gate, str(tmp_path), "1=15", "1", "-v", "in.ptx"]
     assert "secret" not in "".join(ask)
     assert "hunter2" not in "".join(ask)

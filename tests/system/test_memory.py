@@ -126,6 +126,39 @@ def test_gcc_called_by_its_own_path_is_gated(program: Program) -> None:
     assert [record.tool for record in program.records() if isinstance(record, PhaseQueued)] == ["cc1plus", "collect2"]
 
 
+def test_a_compile_from_a_pipe_is_not_redone_into_a_wrong_object(program: Program) -> None:
+    """Killed while it reads stdin, a compile fails as it does without us: it never ends well with half a source."""
+    source = (EXAMPLE / "src" / "planner.cpp").read_text()
+    (program.folder / "planner.cpp").write_text(source)
+    compile_it = f"g++ -std=c++17 -O2 -I {EXAMPLE}/include -x c++ -c - -o piped.o < planner.cpp"
+    process = program.start(program.supervised("sh", "-c", compile_it))
+    started = program.await_record(PhaseStarted, process, phase_id=1)
+    assert isinstance(started, PhaseStarted)
+    os.kill(started.pid, signal.SIGKILL)
+    output, _ = process.communicate()
+    assert process.returncode != 0, output
+    assert program.summary()["requeued"] == 0
+    assert program.summary()["verdict"] == "not-redoable"
+
+
+def test_verbose_compiles_are_gated_too(program: Program) -> None:
+    """`g++ -v -c` compiles, though its cc1plus is called with -version."""
+    (program.folder / "one.cpp").write_text("int one() { return 1; }\n")
+    command = program.supervised("g++", "-v", "-c", "one.cpp")
+    assert (
+        subprocess.run(command, cwd=program.folder, env=program.env, capture_output=True, check=False).returncode == 0
+    )
+    assert [record.tool for record in program.records() if isinstance(record, PhaseQueued)] == ["cc1plus"]
+
+
+def test_a_phase_beyond_the_users_own_limit_goes_on_and_is_said(program: Program) -> None:
+    """--memory is kept by admission: a phase that alone needs more runs by itself, and the user is told."""
+    command = program.supervised(*big_unit(), options=["--memory", "300MiB"])
+    done = subprocess.run(command, cwd=program.folder, env=program.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("alone holds more than the limit") == 1
+
+
 def test_a_tool_whose_gate_died_does_not_run_on(program: Program) -> None:
     """kill -9 of a gate: its compiler, which nobody waits for any more, is ended and does not grow unseen."""
     script = " ".join(big_unit()) + "; while [ ! -e seen ]; do sleep 0.1; done; exit 3"

@@ -75,7 +75,7 @@ def test_text_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) ->
     with old:
         assert old.read() == "old"
     with pytest.raises(UnicodeEncodeError):
-        replace_text(tmp_path / "f", "\udcff")
+        replace_text(tmp_path / "f", "\ud800")
     assert (tmp_path / "f").read_text() == "new"
     assert os.listdir(tmp_path) == ["f"]
 

@@ -11,8 +11,17 @@ from builddoctor.intercept.protocol import Asked, Ended, Registered, Started, pa
 def test_a_phase_asks_with_its_arguments() -> None:
     """The tool is known by its name, its arguments may be empty words."""
     assert parse(
-        ["ask", PROTOCOL, "12", "11", "u3", "/cache/o/nvvm/bin/cicc", "/b", "0=7", "-arch", "", "x.ii"]
-    ) == Asked(gate_pid=12, parent_pid=11, unit_id="u3", tool="cicc", cwd="/b", sizes="0=7", argv=("-arch", "", "x.ii"))
+        ["ask", PROTOCOL, "12", "11", "u3", "/cache/o/nvvm/bin/cicc", "/b", "0=7", "1", "-arch", "", "x.ii"]
+    ) == Asked(
+        gate_pid=12,
+        parent_pid=11,
+        unit_id="u3",
+        tool="cicc",
+        cwd="/b",
+        sizes="0=7",
+        redoable=True,
+        argv=("-arch", "", "x.ii"),
+    )
 
 
 @pytest.mark.parametrize("role", ["unit", "front"])

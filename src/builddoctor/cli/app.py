@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -46,6 +47,7 @@ def callback(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the program; gives its exit code. A failed build's own code passes through unchanged."""
+    _open_standard_files()
     try:
         code = app(args=arguments, standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
@@ -57,11 +59,24 @@ def main(arguments: list[str] | None = None) -> int:
         # Whoever read our output has gone; there is nobody to tell.
         sys.stderr.close()
         return 141
+    except OSError as error:
+        print_error(BuildDoctorError(f"the system refused: {error}"))
+        return BuildDoctorError.exit_code
     except Exception as error:
         if not isinstance(error, _ParsingError):
             raise
         return _misused(error)
     return code if isinstance(code, int) else 0
+
+
+def _open_standard_files() -> None:
+    """Where stdin, stdout or stderr is closed, the next file opened would take its place, and get what is written."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
 def _misused(error: Exception) -> int:

@@ -13,6 +13,7 @@ from builddoctor.cli.supervised import run_supervised
 from builddoctor.errors import UsageError
 from builddoctor.projects.archs import parse_archs
 from builddoctor.trace.masking import mask_argv
+from builddoctor.units import printable
 
 
 def run(
@@ -31,12 +32,12 @@ def run(
 
     The command runs as it is, in this folder; its exit code is passed through unchanged.
     """
-    if not command:
+    if not command or not command[0]:
         raise UsageError("no command to run", hint="it goes after `--`: `builddoctor run -- ninja -C build`")
     request = options.make_request(
         tuple(command),
         cwd=Path.cwd(),
-        title=" ".join(mask_argv([os.path.basename(command[0]), *command[1:]]))[:60],
+        title=printable(" ".join(mask_argv([os.path.basename(command[0]), *command[1:]])))[:60],
         archs=parse_archs(arch) if arch else (),
         memory=memory,
         cores=cores,

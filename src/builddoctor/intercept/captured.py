@@ -1,10 +1,9 @@
-"""Run a small program and take its output: probes of compilers and dry runs, never builds."""
+"""Run a small program and take its output: probes of compilers and build files, never builds."""
 
 from __future__ import annotations
 
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -46,24 +45,3 @@ def run_captured(
     except OSError as error:
         return Captured(None, "", error.strerror or str(error))
     return Captured(done.returncode, done.stdout.decode(errors="replace"))
-
-
-def count_lines(
-    argv: Sequence[str], wanted: Callable[[str], object], *, cwd: str | None = None, timeout_s: float = PROBE_TIMEOUT_S
-) -> int | None:
-    """How many lines of a program's output are ``wanted``, none of them kept; None when it fails or takes too long."""
-    deadline = time.monotonic() + timeout_s
-    try:
-        with subprocess.Popen(
-            argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        ) as process:
-            assert process.stdout is not None
-            found = 0
-            for line in process.stdout:
-                found += bool(wanted(line.decode(errors="replace")))
-                if time.monotonic() > deadline:
-                    process.kill()
-                    return None
-            return found if process.wait() == 0 else None
-    except OSError:
-        return None

@@ -23,9 +23,10 @@ _CLANG_NAME = re.compile(r"\Aclang(?:\+\+)?(?:-\d+)?\Z")
 
 
 def host_compilers(env: Mapping[str, str]) -> list[HostCompiler]:
-    """All gcc found, one entry for each machine and version."""
+    """All gcc found, one entry for each machine and version; none for those that two different gcc share."""
     clean = {name: value for name, value in env.items() if name not in ("COMPILER_PATH", "GCC_EXEC_PREFIX")}
     found: dict[tuple[str, str], HostCompiler] = {}
+    ambiguous: set[tuple[str, str]] = set()
     seen: set[str] = set()
     for driver in _drivers(env):
         real = os.path.realpath(driver)
@@ -34,8 +35,22 @@ def host_compilers(env: Mapping[str, str]) -> list[HostCompiler]:
         seen.add(real)
         compiler = _ask(driver, clean)
         if compiler is not None:
-            found.setdefault((compiler.machine, compiler.version), compiler)
-    return list(found.values())
+            key = (compiler.machine, compiler.version)
+            if found.setdefault(key, compiler).programs != compiler.programs:
+                ambiguous.add(key)
+    return [compiler for key, compiler in found.items() if key not in ambiguous]
+
+
+def uncaught_driver(env: Mapping[str, str], gates: Path) -> str:
+    """The g++ that a build finds first, when it does not take its cc1plus from COMPILER_PATH; else empty.
+
+    A gcc that was moved from where it was configured looks beside itself first.
+    """
+    driver = next((driver for driver in _drivers(env) if Path(driver).name in ("g++", "c++")), "")
+    if not driver or "ccache" in os.path.realpath(driver):
+        return ""
+    asked = run_captured([driver, "-print-prog-name=cc1plus"], env={**env, "COMPILER_PATH": str(gates)})
+    return driver if asked.status == 0 and not asked.output.strip().startswith(f"{gates}/") else ""
 
 
 def clangs(env: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -84,7 +99,7 @@ def _words(text: str) -> list[str]:
 
 
 def _path_folders(env: Mapping[str, str]) -> list[str]:
-    return [folder for folder in env.get("PATH", "").split(":") if folder.startswith("/")]
+    return [folder for folder in (env.get("PATH") or os.defpath).split(":") if folder.startswith("/")]
 
 
 def _names(folder: str) -> list[str]:

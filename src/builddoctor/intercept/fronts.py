@@ -12,15 +12,26 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from builddoctor.intercept.captured import count_lines
+import msgspec
+
+from builddoctor.intercept.captured import run_captured
 from builddoctor.sensors.toolkits import is_overlay
 
 NINJA_NAMES = ("ninja", "ninja-build", "samu")
 _CACHED_NVCC = re.compile(r"^CMAKE_CUDA_COMPILER:[A-Z]+=(?P<path>/.*)$", re.MULTILINE)
 _NINJA_NVCC = re.compile(r"^nvcc = (?P<path>/\S*nvcc)\s*$", re.MULTILINE)
 _COMPILES = re.compile(r"\s(-c|-dc|-dw|-x cu)\s")
+_JOBS_FLAG = re.compile(r"-[a-zA-Z]*j")
 _MOST_READ_BYTES = 4 * 1024 * 1024
 PLAN_TIMEOUT_S = 20.0
+
+
+class _Edge(msgspec.Struct):
+    """One entry of ninja's compilation database."""
+
+    directory: str
+    command: str
+    output: str
 
 
 def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
@@ -34,19 +45,45 @@ def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
 
 
 def wants_jobs(name: str, argv: Sequence[str]) -> bool:
-    """This is a ninja run without a ``-j`` of its own."""
-    return name in NINJA_NAMES and not any(word.startswith("-j") for word in argv) and not _asks_only(argv)
+    """This is a ninja run without a ``-j`` of its own (which may stand in a bundle: ``-vj8``)."""
+    return name in NINJA_NAMES and not any(_JOBS_FLAG.match(word) for word in argv) and not _asks_only(argv)
 
 
 def planned_units(ninja: str, argv: Sequence[str], cwd: str) -> int | None:
-    """How many units this ninja run will compile, by a dry run; None when ninja does not say."""
-    if _asks_only(argv):
+    """How many units this ninja run has still to compile: those whose output is not there yet.
+
+    None when ninja does not say, or was asked for certain targets. Read from ``-t compdb``, which only reads: a dry run
+    beside the real one would delete its response files.
+    """
+    where = _where(argv)
+    if where is None:
         return None
-    return count_lines([ninja, *argv, "-n", "-v"], _COMPILES.search, cwd=cwd or None, timeout_s=PLAN_TIMEOUT_S)
+    listed = run_captured([ninja, *where, "-t", "compdb"], cwd=cwd or None, timeout_s=PLAN_TIMEOUT_S)
+    try:
+        edges = msgspec.json.decode(listed.output[listed.output.find("[") :], type=list[_Edge])
+    except msgspec.MsgspecError:
+        return None
+    return sum(
+        1 for edge in edges if _COMPILES.search(edge.command) and not os.path.exists(f"{edge.directory}/{edge.output}")
+    )
+
+
+def _where(argv: Sequence[str]) -> list[str] | None:
+    """ninja's ``-C`` and ``-f``; None when the run does not build everything."""
+    kept: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word[:2] in ("-C", "-f"):
+            kept += [word] if len(word) > 2 else [word, next(words, "")]
+        elif word in ("-j", "-k", "-l", "-d", "-w"):
+            next(words, "")
+        elif not word.startswith("-"):
+            return None
+    return None if _asks_only(argv) else kept
 
 
 def _asks_only(argv: Sequence[str]) -> bool:
-    return not {"-t", "-n", "--version", "-h", "--help"}.isdisjoint(argv)
+    return any(word.startswith("-t") or word in ("-n", "--version", "-h", "--help") for word in argv)
 
 
 def _build_folder(name: str, argv: Sequence[str], cwd: str) -> Path | None:

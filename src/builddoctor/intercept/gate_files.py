@@ -80,7 +80,7 @@ def replace_text(path: Path, text: str, *, mode: int = 0o644) -> None:
     """Write beside and rename: whoever runs the old file keeps it whole."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
         os.chmod(name, mode)
         os.replace(name, path)

@@ -19,7 +19,7 @@ import os
 import sys
 import time
 
-PROTOCOL = "1"
+PROTOCOL = "2"
 MAX_FRAME = 1 << 20
 QUERIES = frozenset(
     (
@@ -36,7 +36,8 @@ QUERIES = frozenset(
     )
 )
 FORWARDED = (1, 2, 15)  # HUP, INT, TERM
-SIGINT, SIGKILL = 2, 9
+SIGINT, SIGKILL, SIGPIPE, SIGXFSZ = 2, 9, 13, 25
+INSIDE_GCC = frozenset(("cc1", "cc1plus", "lto1", "collect2"))
 OOM_SCORE_RAISE = 500
 
 
@@ -121,6 +122,9 @@ def high_water_kib():
 
 def become(real, shown, args, environ):
     """Turn into the real program; does not return."""
+    # Python ignores these two, and what is ignored stays ignored in all that the program starts.
+    for number in (SIGPIPE, SIGXFSZ):
+        _signal.signal(number, _signal.SIG_DFL)
     try:
         os.execve(real, [shown, *args], environ)
     except OSError as error:
@@ -189,12 +193,27 @@ def wait_in_line():
         pass
 
 
+def is_query(role, name, args):
+    """A question that takes no memory. The programs inside gcc are never asked any: ``g++ -v`` compiles."""
+    if role == "phase":
+        return name not in INSIDE_GCC and len(args) == 1 and args[0] in QUERIES
+    return not QUERIES.isdisjoint(args)
+
+
+def can_run_again(name, args):
+    """From files to files: what was read from a pipe is gone, what was written to one cannot be taken back."""
+    if "-" in args:
+        return False
+    return name not in ("cc1", "cc1plus", "lto1") or "-o" in args
+
+
 def phase(real, shown, args):
+    again = can_run_again(shown.rsplit("/", 1)[-1], args)
     connection = connect()
     asked = connection is not None and send(
         connection,
         ["ask", PROTOCOL, str(os.getpid()), str(os.getppid()), os.environ.get("BUILDDOCTOR_UNIT", ""), shown]
-        + [folder(), input_sizes(args), *args],
+        + [folder(), input_sizes(args), "1" if again else "0", *args],
     )
     if not asked:
         become(real, real, args, os.environ)
@@ -210,7 +229,7 @@ def phase(real, shown, args):
         if status == 0 or not told:
             leave(status)
         answer = receive(connection)
-        if answer is None or answer[0] != "again":
+        if answer is None or answer[0] != "again" or not again:
             leave(status)
 
 
@@ -272,7 +291,7 @@ def main(argv):
     # A gate that waits dies of Ctrl-C like any program; Python would print a traceback.
     if _signal.getsignal(SIGINT) != _signal.SIG_IGN:
         _signal.signal(SIGINT, _signal.SIG_DFL)
-    if not QUERIES.isdisjoint(args):
+    if is_query(role, shown.rsplit("/", 1)[-1], args):
         become(real, shown if role == "unit" and os.environ.get("BUILDDOCTOR_SOCKET") else real, args, os.environ)
     {"phase": phase, "unit": unit, "front": front}[role](real, shown, args)
 

@@ -43,13 +43,16 @@ class Guardian:
         child = os.fork()
         if child == 0:
             os.setpgid(0, 0)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
-                signal.signal(number, signal.SIG_DFL)
+            for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGXFSZ", "SIGCHLD"):
+                signal.signal(getattr(signal, name), signal.SIG_DFL)
             os.close(self.control)
             try:
                 os.execvp(command[0], command)
             except OSError as error:
                 os.write(writer, str(error.errno).encode())
+            except ValueError:
+                # An empty or impossible name.
+                os.write(writer, b"2")
             os._exit(127)
         os.close(writer)
         self.build = child

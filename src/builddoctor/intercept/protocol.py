@@ -30,6 +30,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     cwd: str
     sizes: str
+    redoable: bool
+    """it reads and writes files only, and can be run again"""
     argv: tuple[str, ...]
 
 
@@ -116,7 +118,8 @@ def parse(fields: list[str]) -> Message | None:
             tool=fields[5].rsplit("/", 1)[-1],
             cwd=fields[6],
             sizes=fields[7],
-            argv=tuple(fields[8:]),
+            redoable=fields[8] == "1",
+            argv=tuple(fields[9:]),
         )
     if kind in ("unit", "front"):
         return Registered(

@@ -66,6 +66,8 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     """size of its input file"""
     tool: str = ""
     """the program's name, e.g. ``cc1plus``"""
+    redoable: bool = True
+    """it can be run again; not when it reads or writes a pipe"""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):

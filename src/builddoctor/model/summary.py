@@ -17,7 +17,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     """the build's own exit code; 128 + N after signal N"""
     verdict: str | None = None
-    """why it failed, where builddoctor knows: ``too-big`` or ``external-kill``"""
+    """why it failed, where builddoctor knows: ``too-big``, ``external-kill`` or ``not-redoable``"""
     wall_s: float
     """from the start of the build command to its end"""
     cpu_s: float

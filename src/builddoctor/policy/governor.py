@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from builddoctor.model.phase import Estimate, Outcome, Phase
-from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, Requeue, SetThreads
+from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, Requeue, SetThreads, Warn
 from builddoctor.policy.estimator import Estimator
 from builddoctor.policy.events import (
     Event,
@@ -84,6 +84,7 @@ class Governor:
         self._solo: set[int] = set()
         self._outside_kills: dict[int, int] = {}
         self._had_kill = False
+        self._said_overdrawn = False
         self._last_total: tuple[float, float] | None = None
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
@@ -145,6 +146,11 @@ class Governor:
         phase = run.phase
         peak_mib = max(event.peak_mib, run.rss_mib)
         self._estimator.observe(phase, outcome=event.outcome, peak_mib=peak_mib, wall_s=event.wall_s)
+        killed = event.outcome in (Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US, Outcome.KILLED_OUTSIDE)
+        if killed and not phase.redoable:
+            self._solo.discard(phase.phase_id)
+            reason = "killed, and it reads or writes a pipe: it cannot be run again"
+            return [GiveUp(phase_id=phase.phase_id, verdict="not-redoable", reason=reason)]
         if event.outcome is Outcome.KILLED_OUTSIDE:
             tries = self._outside_kills.get(phase.phase_id, 0) + 1
             self._outside_kills[phase.phase_id] = tries
@@ -186,22 +192,33 @@ class Governor:
         growth_mib_s = 0.0
         if last is not None and now_s > last[0]:
             growth_mib_s = max(0.0, (total_mib - last[1]) / (now_s - last[0]))
+        overdrawn = self._overdrawn(event)
         danger_mib = max(DANGER_SHARE * event.reserve_mib, KILL_LATENCY_S * growth_mib_s)
         if event.headroom_mib >= danger_mib or any(run.killed for run in self._running.values()):
             # Memory must fall before the next kill is considered.
-            return []
+            return overdrawn
         victim = choose(
             [
                 Candidate(phase_id=phase_id, rss_mib=run.rss_mib, age_s=now_s - run.admitted_at_s)
                 for phase_id, run in self._running.items()
+                if run.phase.redoable
             ],
             needed_mib=danger_mib - event.headroom_mib,
         )
         if victim is None or victim.rss_mib < LEAST_WORTH_MIB:
-            return []
+            return overdrawn
         self._running[victim.phase_id].killed = True
         reason = f"{event.headroom_mib:.0f} MiB left and {growth_mib_s:.0f} MiB/s growing"
         return [Kill(phase_id=victim.phase_id, reason=reason)]
+
+    def _overdrawn(self, event: Sampled) -> list[Action]:
+        """A phase that alone takes more than a limit which the kernel does not hold (``--memory``): said once."""
+        if event.headroom_mib >= 0 or len(self._running) != 1 or self._said_overdrawn:
+            return []
+        self._said_overdrawn = True
+        (run,) = self._running.values()
+        what = f"{run.phase.kind.value} of {run.phase.source}"
+        return [Warn(text=f"{what} alone holds more than the limit ({run.rss_mib:.0f} MiB): it goes on, by itself")]
 
     # -- admission ---------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ def closing(summary: Summary, *, title: str, blame: str = "", peak_mib: float = 
             "  Fewer jobs cannot help: it was the only compiler running. It needs a higher memory limit, fewer archs,",
             "  or another compiler version.",
         ]
+    elif summary.verdict == "not-redoable":
+        lines.append(f"  {blame} was killed for memory; it reads or writes a pipe, and cannot be run again.")
     elif summary.verdict == "external-kill":
         lines.append(
             f"  {blame} was killed twice from outside; no kernel counter rose, so it was not this memory limit."

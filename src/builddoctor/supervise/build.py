@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import uuid
@@ -38,6 +39,7 @@ from builddoctor.supervise.session import Session
 from builddoctor.trace.masking import mask_argv
 from builddoctor.trace.records import TRACE_SCHEMA, End, Header
 from builddoctor.trace.writer import TraceWriter
+from builddoctor.units import printable
 
 GRACE_S = 5.0
 """After Ctrl-C the build has this long to end by itself; then it is ended."""
@@ -66,7 +68,7 @@ def supervise(
     prepared = prepare(request, env, system, sensor)
     trace_id = uuid.uuid4().hex[:6]
     stamp = datetime.now(timezone.utc)
-    trace = TraceWriter(trace_file(env, request.trace, trace_id, stamp.strftime("%Y%m%d-%H%M%S")))
+    trace = TraceWriter(trace_file(env, request.trace, trace_id, stamp.strftime("%Y%m%d-%H%M%S.%f")[:-3]))
     folder = run_folder(env)
     try:
         become_subreaper()
@@ -153,6 +155,7 @@ class _Build:
             stdout=screen.stdout_fd,
             stderr=screen.stderr_fd,
         )
+        _raise_descriptor_limit()
         loop = asyncio.get_running_loop()
         problem: list[BaseException] = []
 
@@ -221,6 +224,11 @@ class _Build:
         if self.prepared.knobs.caps:
             caps = ", ".join(self.prepared.knobs.caps)
             self.session.tell(f"keeps your {caps} as an upper bound (`--ignore-caps` to let memory alone decide)")
+        if self.prepared.uncaught:
+            self.session.tell(
+                f"{self.prepared.uncaught} finds its compiler beside itself: what it compiles starts unasked",
+                warning=True,
+            )
         if self.prepared.toolkit_problem:
             self.session.tell(f"supervises host compilers only: {self.prepared.toolkit_problem}", warning=True)
 
@@ -262,5 +270,12 @@ class _Build:
             gate_overhead_s=round(accounts.gate_overhead_s, 3),
             gate_peak_mib=round(accounts.gate_peak_mib, 1),
             gates=accounts.gates,
-            trace=os.fspath(session.trace.path),
+            trace=printable(os.fspath(session.trace.path)),
         )
+
+
+def _raise_descriptor_limit() -> None:
+    """Each waiting gate takes two descriptors of ours. The guardian runs already: the build keeps its own limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
+from builddoctor.errors import BuildDoctorError
 from builddoctor.intercept import fronts
 from builddoctor.intercept.environment import net
 from builddoctor.intercept.overlay import toolkit_overlay
@@ -23,8 +24,6 @@ class Fronts:
         self._real = dict(prepared.tools.fronts)
         self._counting: set[asyncio.Task[None]] = set()
         self.planned: int | None = None
-        self.caught: list[str] = []
-        """nvccs that a folder calls by their own path, and that were caught all the same"""
 
     async def answer(self, front: Registered) -> tuple[list[str], dict[str, str]]:
         """Further arguments and environment for this program."""
@@ -43,8 +42,12 @@ class Fronts:
         toolkit = probe(nvcc, self._env)
         if isinstance(toolkit, str):
             return {}
-        self.caught.append(str(nvcc))
-        return net(cuda=toolkit_overlay(self._prepared.cache, toolkit), toolkit=toolkit)
+        try:
+            cuda = toolkit_overlay(self._prepared.cache, toolkit)
+        except BuildDoctorError:
+            # It is said when its first host compile comes from an nvcc that is not caught.
+            return {}
+        return net(cuda=cuda, toolkit=toolkit)
 
     async def _count(self, front: Registered) -> None:
         real = self._real.get(front.name)

@@ -10,7 +10,7 @@ import asyncio
 import os
 
 from builddoctor.intercept.guardian import PidHandle
-from builddoctor.model.phase import Estimate, Phase, PhaseKind
+from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
 from builddoctor.sensors.process import Processes, RssProbe
 from builddoctor.sensors.root import SystemRoot
 
@@ -32,6 +32,8 @@ class LivePhase:
         self.granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """True: start (again); False: give up"""
         self.killed_by_us = False
+        self.outcome: Outcome | None = None
+        """of its last run"""
         self.rss_mib = 0.0
         self.peak_mib = 0.0
         self._curve_mib = 0.0

@@ -18,7 +18,7 @@ import ninja
 
 from builddoctor.errors import MemoryBudgetError, PlatformError, ToolkitBrokenError, ToolkitNotFoundError
 from builddoctor.intercept import knobs
-from builddoctor.intercept.compilers import clangs, host_compilers
+from builddoctor.intercept.compilers import clangs, host_compilers, uncaught_driver
 from builddoctor.intercept.overlay import FRONTS, HostTools, host_overlay, toolkit_overlay
 from builddoctor.intercept.toolkit import find_toolkit
 from builddoctor.model.limits import MemoryReading
@@ -45,6 +45,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """the toolkit's overlay"""
     host: Path
     """the host overlay"""
+    uncaught: str
+    """a g++ whose compiler cannot be gated; empty when all is well"""
     tools: HostTools
     fallback_folder: str
     cache: Path
@@ -69,12 +71,14 @@ def prepare(request: RunRequest, env: Mapping[str, str], root: SystemRoot, senso
     cache = cache_folder(env)
     fallback_folder = "" if shutil.which("ninja", path=env.get("PATH")) else ninja.BIN_DIR
     tools = _host_tools(env, fallback_folder, request.command)
+    host = host_overlay(cache, tools)
     settings = knobs.settle(env, window=window(cores, budget), cores=cores, ignore_caps=request.ignore_caps)
     return Prepared(
         toolkit=toolkit,
         toolkit_problem=problem,
         cuda=toolkit_overlay(cache, toolkit) if toolkit is not None else None,
-        host=host_overlay(cache, tools),
+        host=host,
+        uncaught=uncaught_driver(env, host / "gcc"),
         tools=tools,
         fallback_folder=fallback_folder,
         cache=cache,
@@ -129,7 +133,7 @@ def is_front_by_path(command: tuple[str, ...]) -> bool:
 def _which_real(name: str, path: str) -> str:
     """The first on PATH that is no gate of ours (we may have been started from a supervised build's environment)."""
     for folder in path.split(":"):
-        found = shutil.which(name, path=folder) if folder else None
+        found = shutil.which(name, path=folder) if folder.startswith("/") else None
         if found and not (Path(folder).parent / ".builddoctor-overlay").exists():
             return found
     return ""

@@ -31,6 +31,11 @@ from builddoctor.units import format_mib
 
 EVENTS_SHOWN = 6
 
+_BY: dict[Outcome | None, str] = {
+    Outcome.KILLED_BY_US: "builddoctor, before the kernel would",
+    Outcome.KILLED_BY_KERNEL: "the kernel",
+}
+
 FrontAnswer = Callable[[Registered], Awaitable[tuple[list[str], dict[str, str]]]]
 """Further arguments and environment for a program that runs a build."""
 
@@ -140,6 +145,7 @@ class Session:
             arch=facts.arch,
             input_mib=facts.input_mib,
             tool=asked.tool,
+            redoable=asked.redoable,
         )
         live = LivePhase(phase, gate_pid=asked.gate_pid, trusted=trusted, asked_at_s=self._clock())
         self.live[phase.phase_id] = live
@@ -217,6 +223,7 @@ class Session:
             peak_mib=live.peak_mib,
             wall_s=self._clock() - started_s,
         )
+        live.outcome = ended.outcome
         self._finish(live, ended, message)
         if ended.outcome in (Outcome.OK, Outcome.FAILED):
             self._gate_done(live, message)
@@ -333,7 +340,7 @@ class Session:
     def _requeue(self, action: Requeue) -> None:
         live = self.live[action.phase_id]
         lost_s = self._clock() - (live.admitted_at_s if live.admitted_at_s is not None else self._clock())
-        by = "builddoctor, before the kernel would" if live.killed_by_us else "the kernel"
+        by = _BY.get(live.outcome, "somebody else")
         self.accounts.requeued += 1
         live.asked_at_s = self._clock()
         self.trace.write(
