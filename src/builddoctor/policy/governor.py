@@ -30,8 +30,11 @@ from builddoctor.policy.victims import Candidate, choose
 DRAIN_AFTER_S = 20.0
 """A phase that waited this long for memory stops the backfilling, so that memory drains to it."""
 
-KILL_LATENCY_S = 0.35
+KILL_LATENCY_S = 0.5
 """From deciding a kill to memory coming back: sampling, signal, about 80 ms per GiB to free."""
+
+GROWTH_MEMORY = 0.8
+"""Growth seen counts on, less by a fifth from sample to sample."""
 
 DANGER_SHARE = 0.3
 """Below this share of the reserve, headroom is no longer left to chance."""
@@ -86,6 +89,7 @@ class Governor:
         self._had_kill = False
         self._said_overdrawn = False
         self._last_total: tuple[float, float] | None = None
+        self._growth_mib_s = 0.0
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
         """Take one event at ``now_s`` and say what to do, in order."""
@@ -189,9 +193,11 @@ class Governor:
             if (run := self._running.get(phase_id)) is not None:
                 run.rss_mib = rss_mib
         last, self._last_total = self._last_total, (now_s, total_mib)
-        growth_mib_s = 0.0
+        # Compilers grow in steps: a flat sample between two of them is no calm.
+        growth_mib_s = GROWTH_MEMORY * self._growth_mib_s
         if last is not None and now_s > last[0]:
-            growth_mib_s = max(0.0, (total_mib - last[1]) / (now_s - last[0]))
+            growth_mib_s = max(growth_mib_s, (total_mib - last[1]) / (now_s - last[0]))
+        self._growth_mib_s = growth_mib_s
         overdrawn = self._overdrawn(event)
         danger_mib = max(DANGER_SHARE * event.reserve_mib, KILL_LATENCY_S * growth_mib_s)
         if event.headroom_mib >= danger_mib or any(run.killed for run in self._running.values()):
