@@ -104,7 +104,7 @@ def test_a_dry_run_prints_the_command_and_starts_nothing(capsys: pytest.CaptureF
     shown = capsys.readouterr()
     assert shown.err == ""
     assert shown.out.count("\n") == 1
-    for words in ("TORCH_CUDA_ARCH_LIST='10.0;9.0a'", "-m pip wheel", "--no-build-isolation", "/some/out dir'"):
+    for words in ("TORCH_CUDA_ARCH_LIST='10.0;9.0a'", "-m pip wheel", "--no-build-isolation", "/out dir'"):
         assert words in shown.out
     assert not Path("out dir").exists()
 
