@@ -166,9 +166,12 @@ def test_a_tool_whose_gate_died_does_not_run_on(program: Program) -> None:
     started = program.await_record(PhaseStarted, process, phase_id=1)
     assert isinstance(started, PhaseStarted)
     tool = psutil.Process(started.pid)
+    # Stopped, it cannot end by itself; and the build is still going on, so it is not the guardian that ends it.
+    tool.suspend()
     os.kill(tool.ppid(), signal.SIGKILL)
-    # The build is still going on: it is not the guardian that ends this one.
-    _, alive = psutil.wait_procs([tool], timeout=30)
+    _, alive = psutil.wait_procs([tool], timeout=20)
+    for left in alive:
+        left.kill()
     (program.folder / "seen").touch()
     output, _ = process.communicate()
     assert process.returncode == 3, output

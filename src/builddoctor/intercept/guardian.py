@@ -51,7 +51,6 @@ class Guardian:
         self._socket = ours
         self._heard = b""
         self.command = command
-        self.build_pid: int | None = None
         self.status: int | None = None
         """wait status of the build command, once it has ended"""
         self.left = 0
@@ -83,9 +82,7 @@ class Guardian:
         *lines, self._heard = self._heard.split(b"\n")
         for line in lines:
             word, _, number = line.decode().partition(" ")
-            if word == "pid":
-                self.build_pid = int(number)
-            elif word == "status":
+            if word == "status":
                 self.status = int(number)
             elif word == "left":
                 self.left = int(number)

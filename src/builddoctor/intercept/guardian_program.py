@@ -3,7 +3,7 @@
 Stand-alone, standard library only, run as ``python -IS`` in a session of its own:
 ``guardian.py FD CLEANUP -- COMMAND…``. It is a child subreaper: whatever the build leaves behind becomes its child.
 Over FD, one byte a message, the supervisor asks for a signal to the build's group (the byte is its number) or for the
-end of everything (0xff); the guardian answers with lines: ``pid N``, ``failed ERRNO``, ``status N``, ``left N``. End of
+end of everything (0xff); the guardian answers with lines: ``failed ERRNO``, ``status N``, ``left N``. End of
 file on FD means that the supervisor is dead: everything ends, temporary files of killed compilers and CLEANUP (the
 run's own folder) are removed.
 
@@ -62,8 +62,6 @@ class Guardian:
         os.close(reader)
         if problem:
             self.say("failed " + problem.decode())
-        else:
-            self.say("pid %d" % child)
 
     def reap(self):
         """Collect whatever ended; True while there are children."""

@@ -1,6 +1,6 @@
-"""What the user asked for, as one typed model: flags, TOML defaults, schema and reference come from it.
+"""What the user asked for, as one typed struct, checked before anything starts.
 
-The string below a field is its documentation; ``scripts/generate`` prints it into docs/reference/.
+Does *not* cover: the flags themselves (``cli.options``), from which docs/reference/commands.md is generated.
 """
 
 from __future__ import annotations

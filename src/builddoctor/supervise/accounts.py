@@ -17,7 +17,6 @@ class Accounts:
         self.phases_done = 0
         self.requeued = 0
         self.killed = 0
-        self.claimed_kernel_kills = 0
         self.cpu_s = 0.0
         self.peak_mib = 0.0
         self.gates = 0
@@ -25,7 +24,6 @@ class Accounts:
         self.gate_peak_mib = 0.0
         self.answer_s = 0.0
         self.jobs_max = 0
-        self.jobs_max_by_kind: dict[str, int] = {}
         self._jobs = 0
         self._jobs_since_s = start_s
         self._busy_s = 0.0
