@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.sensors.cgroup import find_place
+from builddoctor.sensors.cgroup_place import find_place
 from builddoctor.sensors.cores import usable_cores
 from builddoctor.sensors.limits import KillCounter, MemorySensor
 from builddoctor.sensors.nvcc_dryrun import parse_settings, parse_version

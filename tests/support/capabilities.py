@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,11 +37,21 @@ def has_memcg() -> bool:
     return (CGROUP_V1 / "memory.limit_in_bytes").exists()
 
 
+def has_unshare() -> bool:
+    """Root that may make mount and network namespaces."""
+    return os.geteuid() == 0 and subprocess.run(["unshare", "-m", "-n", "true"], check=False).returncode == 0
+
+
 def has_cmake() -> bool:
     return shutil.which("cmake") is not None and shutil.which("ninja") is not None
 
 
-CAPABILITIES: dict[str, Callable[[], bool]] = {"nvcc": has_nvcc, "memcg": has_memcg, "cmake": has_cmake}
+CAPABILITIES: dict[str, Callable[[], bool]] = {
+    "nvcc": has_nvcc,
+    "memcg": has_memcg,
+    "cmake": has_cmake,
+    "unshare": has_unshare,
+}
 """Marker ``needs_NAME`` to the check."""
 
 

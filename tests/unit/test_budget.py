@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from builddoctor.model.limits import Surroundings
 from builddoctor.policy.budget import budget_mib, reserve_mib, window
 
 
@@ -14,6 +15,24 @@ from builddoctor.policy.budget import budget_mib, reserve_mib, window
 def test_the_reserve_is_a_gib_or_five_percent_but_never_above_a_tenth(limit_mib: float, kept_mib: float) -> None:
     """Small containers keep a tenth, middling machines 1 GiB, big ones a twentieth."""
     assert reserve_mib(limit_mib) == pytest.approx(kept_mib)
+
+
+@pytest.mark.parametrize(
+    ("limit_mib", "surroundings", "kept_mib"),
+    [
+        pytest.param(122880, Surroundings(unified_memory=True), 8601.6, marks=pytest.mark.trap(42)),
+        pytest.param(65536, Surroundings(unified_memory=True), 8192, marks=pytest.mark.trap(42)),
+        pytest.param(7600, Surroundings(unified_memory=True), 3800, marks=pytest.mark.trap(42)),
+        (16384, Surroundings(ci_runner=True), 2048),
+        (1024, Surroundings(ci_runner=True), 512),
+        pytest.param(16384, Surroundings(group_kill=True), 2048, marks=pytest.mark.trap(35)),
+        pytest.param(2048, Surroundings(group_kill=True), 409.6, marks=pytest.mark.trap(35)),
+        (16384, Surroundings(ci_runner=True, group_kill=True), 4096),
+    ],
+)
+def test_more_is_kept_where_running_out_is_worse(limit_mib: float, surroundings: Surroundings, kept_mib: float) -> None:
+    """8 GiB on unified memory, 1 GiB for a CI agent, double under group kills; never more than half."""
+    assert reserve_mib(limit_mib, surroundings) == pytest.approx(kept_mib)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from builddoctor.model.limits import MemoryLevel
-from builddoctor.sensors.cgroup import CgroupPlace, find_place, oom_kills, read_levels
-from unit.trees import CGROUP1, CGROUP2, GIB, MIB, OTHER, V1, V2, level_v1, level_v2, plant, v1, v2
+from builddoctor.sensors.cgroup import CgroupReading, oom_kills, read_levels
+from builddoctor.sensors.cgroup_place import CgroupPlace, find_place
+from builddoctor.sensors.root import SystemRoot
+from unit.trees import CGROUP1, CGROUP2, GIB, MIB, OTHER, V1, V2, TextRoot, level_v1, level_v2, plant, v1, v2
 
 TOTAL_MIB = 24 * 1024.0
 
@@ -18,9 +20,17 @@ def levels(root: Path, *files: dict) -> dict[str, MemoryLevel]:
     system = plant(root, {name: content for tree in files for name, content in tree.items()})
     place = find_place(system)
     assert place is not None
-    return {level.source.rpartition("/")[0]: level for level in read_levels(system, place, TOTAL_MIB)}
+    return {level.source.rpartition("/")[0]: level for level in read_levels(system, place, total_mib=TOTAL_MIB).levels}
 
 
+def reading_of(system: SystemRoot) -> CgroupReading:
+    """All that is read of a tree."""
+    place = find_place(system)
+    assert place is not None
+    return read_levels(system, place, total_mib=TOTAL_MIB)
+
+
+@pytest.mark.trap(1)
 def test_a_limit_on_a_parent_counts_when_the_leaf_says_max(tmp_path: Path) -> None:
     """Every visible ancestor is read, each with its own limit and usage."""
     found = levels(
@@ -37,6 +47,7 @@ def test_a_limit_on_a_parent_counts_when_the_leaf_says_max(tmp_path: Path) -> No
     assert found[f"{V2}/job"].kind == "cgroup-v2"
 
 
+@pytest.mark.trap(2)
 def test_a_sibling_takes_of_the_parents_room(tmp_path: Path) -> None:
     """The parent's headroom comes from the parent's usage, not from ours."""
     found = levels(
@@ -49,6 +60,7 @@ def test_a_sibling_takes_of_the_parents_room(tmp_path: Path) -> None:
     assert found[f"{V2}/job"].headroom_mib == 1024
 
 
+@pytest.mark.trap(8)
 @pytest.mark.parametrize(
     ("limit", "high", "expected_gib"), [(8 * GIB, 6 * GIB, 6), ("max", 6 * GIB, 6), (4 * GIB, "max", 4)]
 )
@@ -78,9 +90,22 @@ def test_an_invisible_v1_ancestor_counts_by_the_hierarchical_limit(tmp_path: Pat
     """memory.stat names the smallest limit above us, where the tree does not show it."""
     stat = f"cache 0\nhierarchical_memory_limit {200 * MIB}\n"
     found = levels(tmp_path, v1("/"), level_v1(V1, usage=50 * MIB, stat=stat))
-    assert (found[V1].limit_mib, found[V1].headroom_mib) == (200, 150)
+    assert (found[V1].limit_mib, found[V1].headroom_mib, found[V1].confidence) == (200, 150, "medium")
+    assert "not visible" in found[V1].note
 
 
+def test_the_hierarchical_limit_of_a_visible_ancestor_is_counted_once(tmp_path: Path) -> None:
+    """It is that ancestor's own limit, with that ancestor's own usage."""
+    found = levels(
+        tmp_path,
+        v1("/outer/inner"),
+        level_v1(f"{V1}/outer/inner", stat=f"hierarchical_memory_limit {3 * GIB}\n"),
+        level_v1(f"{V1}/outer", limit=3 * GIB, usage=2 * GIB),
+    )
+    assert {where: level.headroom_mib for where, level in found.items()} == {f"{V1}/outer": 1024}
+
+
+@pytest.mark.trap(3)
 def test_a_hybrid_system_has_its_memory_on_v1(tmp_path: Path) -> None:
     """cgroup2 is mounted too, without the memory controller."""
     files = v1("/job") | level_v1(f"{V1}/job", limit=GIB)
@@ -101,16 +126,10 @@ def test_the_root_of_a_v2_machine_sets_no_limit(tmp_path: Path) -> None:
     system = plant(tmp_path, v2("/") | {f"{V2}/cgroup.controllers": "cpu memory\n"})
     place = find_place(system)
     assert place == CgroupPlace(version=2, directories=(V2,))
-    assert read_levels(system, place, TOTAL_MIB) == []
+    assert read_levels(system, place, total_mib=TOTAL_MIB).levels == ()
 
 
-@pytest.mark.parametrize("tree", [v1("/", root="/.."), v1("/a", root="/../.."), v2("/", root="/.."), v2("/../../b")])
-def test_what_lies_outside_our_namespace_is_not_read(tmp_path: Path, tree: dict[str, str]) -> None:
-    """Such a mount names our cgroup by an unknown path: its files are somebody else's."""
-    files = tree | level_v1(V1, limit=GIB) | level_v2(V2, limit=GIB)
-    assert find_place(plant(tmp_path, files)) is None
-
-
+@pytest.mark.trap(5)
 def test_a_container_whose_mount_root_is_its_own_path(tmp_path: Path) -> None:
     """Docker on v1 in the host's namespace: the cgroup is the mount point itself."""
     tree = v1("/docker/0a1b", root="/docker/0a1b")
@@ -151,16 +170,69 @@ def test_names_may_hold_colons_blanks_and_backslashes(tmp_path: Path, name: str)
     assert list(levels(tmp_path / "mount", mounted, level_v2(f"{V2}{name}/leaf", limit=GIB))) == [f"{V2}{name}/leaf"]
 
 
+@pytest.mark.trap(6)
 @pytest.mark.parametrize(
-    "limit",
-    [9223372036854771712, 9223372036854710272, 18446744073709551615, 24 * GIB, 25 * GIB, "", "-1", "lots", "1e9"],
+    "limit", [9223372036854771712, 9223372036854710272, 18446744073709551615, 24 * GIB, 25 * GIB, "max", "-1"]
 )
 def test_no_limit_is_written_in_many_ways(tmp_path: Path, limit: object) -> None:
-    """Whatever is not below the machine's memory, and whatever is no number, limits nothing."""
-    assert levels(tmp_path / "v1", v1("/a"), level_v1(f"{V1}/a", limit=limit)) == {}
-    assert levels(tmp_path / "v2", v2("/a"), level_v2(f"{V2}/a", limit=limit)) == {}
+    """Whatever is not below the machine's memory limits nothing: 64-bit maxima cut to any page size, and the words."""
+    for version, tree in (
+        ("v1", v1("/a") | level_v1(f"{V1}/a", limit=limit)),
+        ("v2", v2("/a") | level_v2(f"{V2}/a", limit=limit)),
+    ):
+        reading = reading_of(plant(tmp_path / version, tree))
+        assert (reading.levels, reading.unread) == ((), ())
 
 
+@pytest.mark.parametrize("limit", ["", "lots", "1e9", "0x100", "-7"])
+def test_what_is_no_number_is_unknown_and_not_unlimited(tmp_path: Path, limit: str) -> None:
+    """It limits nothing that could be counted with, and is named as unread."""
+    for version, tree, file in (
+        ("v1", v1("/a") | level_v1(f"{V1}/a", limit=limit), f"{V1}/a/memory.limit_in_bytes"),
+        ("v2", v2("/a") | level_v2(f"{V2}/a", limit=limit), f"{V2}/a/memory.max"),
+    ):
+        assert reading_of(plant(tmp_path / version, tree)).unread == (file,)
+
+
+@pytest.mark.parametrize(
+    ("tree", "file"),
+    [
+        (v2("/a") | level_v2(f"{V2}/a"), f"{V2}/a/memory.max"),
+        (v1("/a") | level_v1(f"{V1}/a"), f"{V1}/a/memory.limit_in_bytes"),
+    ],
+)
+def test_a_limit_that_may_not_be_read_is_named(tree: dict, file: str) -> None:
+    """Unreadable is not unlimited."""
+    assert reading_of(TextRoot(tree | {file: None})).unread == (file,)
+
+
+def test_our_own_folder_without_memory_files_sets_no_limit(tmp_path: Path) -> None:
+    """v2 has them only where the parent delegates the controller; the folder is there, so nothing is unread."""
+    tree = v2("/slice/scope") | level_v2(f"{V2}/slice", limit=GIB) | {f"{V2}/slice/scope/cgroup.procs": "1\n"}
+    reading = reading_of(plant(tmp_path, tree))
+    assert ([level.limit_mib for level in reading.levels], reading.unread) == ([1024], ())
+
+
+def test_a_folder_that_cannot_be_seen_at_all_is_named(tmp_path: Path) -> None:
+    """Its path is in /proc/self/cgroup, and nothing shows it."""
+    tree = v2("/slice/scope") | level_v2(f"{V2}/slice", limit=GIB)
+    assert reading_of(plant(tmp_path, tree)).unread == (f"{V2}/slice/scope/memory.max", f"{V2}/slice/scope/memory.high")
+
+
+@pytest.mark.trap(35)
+@pytest.mark.parametrize(("where", "kills"), [("/pod/ctr", True), ("/pod", True), ("/other", False)])
+def test_a_group_kill_is_seen_at_our_level_and_above(tmp_path: Path, where: str, kills: bool) -> None:
+    """``memory.oom.group`` there takes builddoctor with it."""
+    tree = (
+        v2("/pod/ctr")
+        | level_v2(f"{V2}/pod/ctr", limit=GIB)
+        | level_v2(f"{V2}/pod")
+        | {f"{V2}{where}/memory.oom.group": "1\n"}
+    )
+    assert reading_of(plant(tmp_path, tree)).group_kill is kills
+
+
+@pytest.mark.trap(6)
 def test_a_limit_of_zero_is_a_limit(tmp_path: Path) -> None:
     """0 is what it says, and not ``max``."""
     found = levels(tmp_path, v2("/a"), level_v2(f"{V2}/a", limit=0))
@@ -203,7 +275,18 @@ def test_a_limit_whose_usage_cannot_be_read_is_still_a_limit(tmp_path: Path, tre
     files[f"{V2}/a/cgroup.controllers"] = "memory\n"
     del files[usage]
     (level,) = levels(tmp_path, files).values()
-    assert level.limit_mib == 1024
+    assert (level.limit_mib, level.confidence) == (1024, "low")
+
+
+def test_our_own_use_counts_where_the_levels_cannot_be_read(tmp_path: Path) -> None:
+    """At least what the build holds is gone from a limit whose usage is unknown."""
+    tree = v2("/a") | level_v2(f"{V2}/a", limit=GIB)
+    del tree[f"{V2}/a/memory.current"]
+    system = plant(tmp_path, tree)
+    place = find_place(system)
+    assert place is not None
+    (level,) = read_levels(system, place, total_mib=TOTAL_MIB, own_use_mib=300).levels
+    assert level.headroom_mib == 724
 
 
 @pytest.mark.parametrize(("tree", "kills"), [(v1("/a"), 2), (v2("/a"), 3)])

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.sensors.limits import UNKNOWN_HOST_MIB, KillCounter, MemorySensor
-from unit.trees import GIB, V1, V2, level_v1, level_v2, meminfo, plant, v1, v2
+from builddoctor.sensors.host import UNKNOWN_HOST_MIB
+from builddoctor.sensors.limits import KillCounter, MemorySensor
+from unit.trees import GIB, V1, V2, TextRoot, level_v1, level_v2, meminfo, plant, v1, v2
 
 
 def test_a_bare_host_is_limited_by_its_own_memory(tmp_path: Path) -> None:
@@ -17,6 +18,7 @@ def test_a_bare_host_is_limited_by_its_own_memory(tmp_path: Path) -> None:
     assert (host.kind, host.limit_mib, host.headroom_mib, host.confidence) == ("host", 24576, 20480, "high")
 
 
+@pytest.mark.trap(15)
 def test_more_available_than_there_is_counts_as_all(tmp_path: Path) -> None:
     """lxcfs reports such figures."""
     assert MemorySensor(plant(tmp_path, meminfo(8, 60))).read(0.0).tightest.headroom_mib == 8192
@@ -80,6 +82,42 @@ def test_limits_that_change_while_a_build_runs_are_seen(tmp_path: Path) -> None:
     assert sensor.read(0.0).limit_mib == 8192
     plant(tmp_path, {f"{V2}/a/memory.max": f"{2 * GIB}\n"})
     assert sensor.read(0.0).limit_mib == 2048
+
+
+@pytest.mark.trap(39)
+def test_a_move_to_another_cgroup_is_seen_within_ten_seconds(tmp_path: Path) -> None:
+    """Where our cgroup is gets looked up again (``scontrol update`` and systemd move processes)."""
+    files = meminfo() | v2("/a") | level_v2(f"{V2}/a", limit=8 * GIB) | level_v2(f"{V2}/b", limit=GIB)
+    now_s = [100.0]
+    sensor = MemorySensor(plant(tmp_path, files), clock=lambda: now_s[0])
+    assert sensor.read(0.0).limit_mib == 8192
+    plant(tmp_path, {"/proc/self/cgroup": "0::/b\n"})
+    now_s[0] = 110.0
+    assert sensor.read(0.0).limit_mib == 1024
+
+
+def test_a_limit_that_can_no_longer_be_read_stays(tmp_path: Path) -> None:
+    """Out of file descriptors, or made unreadable in mid-build: as it was last seen, less what we took since."""
+    system = TextRoot(meminfo(24, 20) | v2("/a") | level_v2(f"{V2}/a", limit=8 * GIB, usage=GIB))
+    sensor = MemorySensor(system)
+    assert sensor.read(500.0).tightest.headroom_mib == 7168
+    system.files[f"{V2}/a/memory.max"] = None
+    reading = sensor.read(2500.0)
+    assert (reading.tightest.headroom_mib, reading.limit_mib, reading.tightest.confidence) == (5168, 8192, "low")
+    assert reading.unread == (f"{V2}/a/memory.max",)
+    system.files[f"{V2}/a/memory.max"] = "max\n"
+    assert sensor.read(2500.0).tightest.kind == "host"
+
+
+@pytest.mark.parametrize(
+    ("group", "kills"), [("1\n", True), ("0\n", False), pytest.param(None, True, marks=pytest.mark.trap(35))]
+)
+def test_in_kubernetes_an_unseen_group_kill_is_taken_as_set(group: str | None, kills: bool) -> None:
+    """Elsewhere it is taken as it reads."""
+    files = meminfo(24, 20) | v2("/") | level_v2(V2, limit=8 * GIB) | {f"{V2}/memory.oom.group": group}
+    pod = MemorySensor(TextRoot(files), env={"KUBERNETES_SERVICE_HOST": "10.0.0.1"}).read(0.0)
+    assert pod.surroundings.group_kill is kills
+    assert MemorySensor(TextRoot(files)).read(0.0).surroundings.group_kill is (group == "1\n")
 
 
 @pytest.mark.parametrize(

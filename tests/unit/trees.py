@@ -19,14 +19,21 @@ V1 = "/sys/fs/cgroup/memory"
 
 
 class TextRoot(SystemRoot):
-    """A root whose files are given as text; nothing else exists."""
+    """A root whose files are given as text; nothing else exists. A file whose text is None cannot be read."""
 
-    def __init__(self, files: dict[str, str] | None = None) -> None:
+    def __init__(self, files: Mapping[str, str | None] | None = None) -> None:
         super().__init__()
-        self.files = files or {}
+        self.files: dict[str, str | None] = dict(files or {})
 
     def text(self, absolute: str) -> str | None:
         return self.files.get(absolute)
+
+    def exists(self, absolute: str) -> bool:
+        return absolute in self.files or any(name.startswith(f"{absolute}/") for name in self.files)
+
+    def names(self, absolute: str) -> list[str]:
+        prefix = absolute.rstrip("/") + "/"
+        return sorted({name[len(prefix) :].split("/")[0] for name in self.files if name.startswith(prefix)})
 
 
 def plant(root: Path, files: Mapping[str, object]) -> SystemRoot:

@@ -6,10 +6,25 @@ Does *not* cover: where limits come from (``sensors.limits``).
 
 from __future__ import annotations
 
+from builddoctor.model.limits import Surroundings
+
 RESERVE_FLOOR_MIB = 1024.0
 RESERVE_SHARE = 0.05
 RESERVE_CAP_SHARE = 0.10
 """A reserve of 1 GiB would be a third of a 3 GiB container: never more than a tenth of the limit."""
+
+UNIFIED_FLOOR_MIB = 8192.0
+UNIFIED_SHARE = 0.07
+"""GB10 and Jetson freeze for minutes when the pool runs out, where others kill a process (memory.md 1.6)."""
+
+CI_RUNNER_MIB = 1024.0
+"""For the CI agent: starved, it loses contact and the job ends without a word (runner-images#9823)."""
+
+GROUP_KILL_FACTOR = 2.0
+"""Where one process too many ends all of them, builddoctor included, the reserve is doubled (kubernetes#117793)."""
+
+MOST_RESERVED_SHARE = 0.5
+"""However bad the surroundings: half of the limit is for the build (docs/adr/0008)."""
 
 OPEN_UNIT_MIB = 30.0
 """What one open unit costs while it waits: shell, gate and nvcc (DESIGN: about 30 MB each)."""
@@ -23,9 +38,20 @@ SLOTS_SHARE = 8
 """One phase more than cores for each eight of them: it runs while another's nvcc, shell and gate are between phases."""
 
 
-def reserve_mib(limit_mib: float) -> float:
-    """Memory kept free: 1 GiB or 5 %, but never above a tenth of the limit."""
-    return min(max(RESERVE_FLOOR_MIB, RESERVE_SHARE * limit_mib), RESERVE_CAP_SHARE * limit_mib)
+def reserve_mib(limit_mib: float, surroundings: Surroundings | None = None) -> float:
+    """Memory kept free: 1 GiB or 5 %, but never above a tenth of the limit; more where running out is worse.
+
+    On unified memory 8 GiB or 7 %; 1 GiB more beside a CI agent; twice as much where the kernel ends the whole group.
+    """
+    around = surroundings or Surroundings()
+    reserve = min(max(RESERVE_FLOOR_MIB, RESERVE_SHARE * limit_mib), RESERVE_CAP_SHARE * limit_mib)
+    if around.unified_memory:
+        reserve = max(UNIFIED_FLOOR_MIB, UNIFIED_SHARE * limit_mib)
+    if around.ci_runner:
+        reserve += CI_RUNNER_MIB
+    if around.group_kill:
+        reserve *= GROUP_KILL_FACTOR
+    return min(reserve, MOST_RESERVED_SHARE * limit_mib)
 
 
 def budget_mib(headroom_mib: float, own_use_mib: float, reserve: float) -> float:

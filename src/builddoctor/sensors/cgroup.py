@@ -1,19 +1,18 @@
-"""Memory cgroups of this process: v2 and v1, every visible ancestor, each with its own usage.
+"""Memory cgroups of this process: every visible ancestor, each with its own usage.
 
-Covers: finding the directories (mountinfo + /proc/self/cgroup), limit, usage and reclaimable memory of each level, the
-kernel's kill counter. Rules and traps: kernel docs cgroup-v2.rst and cgroup-v1/memory.rst.
-Does *not* cover: mounts made outside our cgroup namespace (root ``/..``): they name ours by an unknown path, so nothing
-is read from them.
+Covers: limit, usage and reclaimable memory of each level (v2 and v1), a limit of ancestors that are not visible (v1's
+``hierarchical_memory_limit``), ``memory.oom.group``, the kernel's kill counter. Kernel docs: cgroup-v2.rst,
+cgroup-v1/memory.rst.
+Does *not* cover: finding the directories (``sensors.cgroup_place``). ``memory.low`` and ``memory.min`` are protections
+and v1's soft limit is advice: none of them is a limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import PurePosixPath
-
 import msgspec
 
-from builddoctor.model.limits import MemoryLevel
+from builddoctor.model.limits import Confidence, LevelKind, MemoryLevel
+from builddoctor.sensors.cgroup_place import CgroupPlace
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.units import MIB, whole_number
 
@@ -23,45 +22,26 @@ _WANTED_V1 = frozenset(
 )
 
 
-class CgroupPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where our memory cgroup is: ``directories`` from the leaf up to the mount's root."""
+class CgroupReading(msgspec.Struct, frozen=True, kw_only=True):
+    """All levels that set a limit, and what could not be read."""
 
-    version: int
-    directories: tuple[str, ...]
-
-
-class _Mount(msgspec.Struct, frozen=True):
-    root: str
-    point: str
-    kind: str
-    options: frozenset[str]
+    levels: tuple[MemoryLevel, ...] = ()
+    unread: tuple[str, ...] = ()
+    group_kill: bool = False
+    """``memory.oom.group`` is set at our level or above: an OOM kill takes everything in it (kubernetes#117793)"""
 
 
-def find_place(root: SystemRoot) -> CgroupPlace | None:
-    """Our memory cgroup, or None when there is none to see."""
-    mounts = _mounts(root.text("/proc/self/mountinfo") or "")
-    memberships = _memberships(root.text("/proc/self/cgroup") or "")
-    v1_path = memberships.get("memory")
-    if v1_path is not None:
-        for mount in _preferred(m for m in mounts if m.kind == "cgroup" and "memory" in m.options):
-            if directories := _walk(mount, v1_path):
-                return CgroupPlace(version=1, directories=directories)
-    v2_path = memberships.get("")
-    if v2_path is not None:
-        for mount in _preferred(m for m in mounts if m.kind == "cgroup2"):
-            directories = _walk(mount, v2_path)
-            # A hybrid system mounts cgroup2 without the memory controller.
-            if directories and _has_memory(root, directories):
-                return CgroupPlace(version=2, directories=directories)
-    return None
-
-
-def read_levels(root: SystemRoot, place: CgroupPlace, total_mib: float) -> list[MemoryLevel]:
-    """Every level that sets a limit below the machine's memory. ``total_mib``: MemTotal."""
-    read = _level_v1 if place.version == 1 else _level_v2
-    total = int(total_mib * MIB)
-    found = [read(root, directory, total, leaf=directory == place.directories[0]) for directory in place.directories]
-    return [level for level in found if level is not None]
+def read_levels(root: SystemRoot, place: CgroupPlace, *, total_mib: float, own_use_mib: float = 0.0) -> CgroupReading:
+    """Every level below the machine's memory. ``total_mib``: MemTotal; ``own_use_mib``: what the build holds."""
+    reader = _Reader(root, int(total_mib * MIB), own_use_mib)
+    for directory in place.directories:
+        if place.version == 1:
+            reader.level_v1(directory)
+        else:
+            reader.level_v2(directory)
+    if place.version == 1:
+        reader.hidden_v1(place.directories[0])
+    return CgroupReading(levels=tuple(reader.levels), unread=tuple(reader.unread), group_kill=reader.group_kill)
 
 
 def oom_kills(root: SystemRoot, place: CgroupPlace) -> int | None:
@@ -71,106 +51,101 @@ def oom_kills(root: SystemRoot, place: CgroupPlace) -> int | None:
     return _keyed(root.text(file) or "", frozenset(("oom_kill",))).get("oom_kill")
 
 
-def _mounts(text: str) -> list[_Mount]:
-    mounts: list[_Mount] = []
-    for line in text.splitlines():
-        before, separator, after = line.partition(" - ")
-        fields, tail = before.split(" "), after.split(" ")
-        if not separator or len(fields) < 6 or len(tail) < 3 or tail[0] not in ("cgroup", "cgroup2"):
-            continue
-        options = frozenset(tail[2].split(","))
-        mounts.append(_Mount(_unescape(fields[3]), _unescape(fields[4]), tail[0], options))
-    return mounts
+class _Reader:
+    """Goes up the directories and collects."""
 
+    def __init__(self, root: SystemRoot, total: int, own_use_mib: float) -> None:
+        self.levels: list[MemoryLevel] = []
+        self.unread: list[str] = []
+        self.group_kill = False
+        self._root = root
+        self._total = total
+        self._own_use_mib = own_use_mib
 
-def _unescape(field: str) -> str:
-    """mountinfo writes blank, tab, newline and backslash as octal."""
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        field = field.replace(code, char)
-    return field
+    def level_v2(self, directory: str) -> None:
+        self.group_kill |= (self._root.text(f"{directory}/memory.oom.group") or "").strip() == "1"
+        # memory.high throttles and does not kill; but a build held there never ends (kubernetes/enhancements#5879).
+        limits = [
+            (limit, f"{directory}/{name}")
+            for name in ("memory.max", "memory.high")
+            if (limit := self._limit(f"{directory}/{name}")) is not None
+        ]
+        limit, source = min(limits, default=(self._total, ""))
+        if limit >= self._total:
+            return
+        usage = self._bytes(f"{directory}/memory.current")
+        stat = _keyed(self._root.text(f"{directory}/memory.stat") or "", _WANTED_V2)
+        note = "throttles before it kills" if source.endswith("high") else ""
+        self._add(source, "cgroup-v2", limit, usage, _reclaimable(stat, ""), note=note)
 
+    def level_v1(self, directory: str) -> None:
+        limit = self._limit(f"{directory}/memory.limit_in_bytes")
+        if limit is None or limit >= self._total:
+            return
+        usage = self._bytes(f"{directory}/memory.usage_in_bytes")
+        stat = _keyed(self._root.text(f"{directory}/memory.stat") or "", _WANTED_V1)
+        self._add(f"{directory}/memory.limit_in_bytes", "cgroup-v1", limit, usage, _reclaimable(stat, "total_"))
 
-def _memberships(text: str) -> dict[str, str]:
-    """Controller to path; the v2 line has the empty controller. Paths may hold colons."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        parts = line.split(":", 2)
-        if len(parts) == 3:
-            for controller in parts[1].split(","):
-                found.setdefault(controller, parts[2])
-    return found
+    def hidden_v1(self, leaf: str) -> None:
+        """The least limit of all ancestors, when it is none of those we see: what others hold there is unknown."""
+        stat = _keyed(self._root.text(f"{leaf}/memory.stat") or "", _WANTED_V1)
+        limit = stat.get("hierarchical_memory_limit", self._total)
+        if limit >= self._total or any(level.limit_mib * MIB <= limit for level in self.levels):
+            return
+        self._add(
+            f"{leaf}/memory.stat hierarchical_memory_limit",
+            "cgroup-v1",
+            limit,
+            self._bytes(f"{leaf}/memory.usage_in_bytes"),
+            _reclaimable(stat, "total_"),
+            confidence="medium",
+            note="set by a cgroup above that is not visible from here",
+        )
 
+    def _add(
+        self,
+        source: str,
+        kind: LevelKind,
+        limit: int,
+        usage: int | None,
+        reclaimable: float,
+        *,
+        confidence: Confidence = "high",
+        note: str = "",
+    ) -> None:
+        if usage is None:
+            # A limit whose usage cannot be read is a limit all the same: at least our own use counts against it.
+            held, confidence, note = self._own_use_mib * MIB, "low", "its usage cannot be read"
+        else:
+            held = max(0.0, usage - reclaimable)
+        self.levels.append(
+            MemoryLevel(
+                source=source,
+                kind=kind,
+                limit_mib=limit / MIB,
+                headroom_mib=(limit - held) / MIB,
+                confidence=confidence,
+                note=note,
+            )
+        )
 
-def _preferred(mounts: Iterable[_Mount]) -> list[_Mount]:
-    """Of several mounts of one hierarchy, the one under /sys/fs/cgroup first."""
-    return sorted(mounts, key=lambda mount: not mount.point.startswith("/sys/fs/cgroup"))
+    def _limit(self, path: str) -> int | None:
+        """Bytes; None without a limit (``max``, -1, or no such file, as at the root of v2); unread when unclear."""
+        text = self._root.text(path)
+        if text is None:
+            if self._root.exists(path) or not self._root.exists(path.rpartition("/")[0]):
+                self.unread.append(path)
+            return None
+        if text.strip() in ("max", "-1"):
+            return None
+        limit = whole_number(text)
+        if limit is None:
+            self.unread.append(path)
+        return limit
 
-
-def _walk(mount: _Mount, path: str) -> tuple[str, ...]:
-    """Directories from the leaf to the mount point; empty when our path is not below this mount's root."""
-    if ".." in PurePosixPath(mount.root).parts or ".." in PurePosixPath(path).parts:
-        return ()
-    if mount.root == "/":
-        relative = path
-    elif path == mount.root or path.startswith(mount.root + "/"):
-        relative = path[len(mount.root) :]
-    elif path == "/":
-        # A private cgroup namespace under a mount that names the host's path.
-        relative = ""
-    else:
-        return ()
-    here = PurePosixPath(mount.point)
-    directories = [str(here)]
-    for part in PurePosixPath(relative).parts:
-        if part != "/":
-            here = here / part
-            directories.append(str(here))
-    return tuple(reversed(directories))
-
-
-def _has_memory(root: SystemRoot, directories: tuple[str, ...]) -> bool:
-    return any(
-        root.text(f"{directory}/memory.current") is not None
-        or root.text(f"{directory}/memory.max") is not None
-        or "memory" in (root.text(f"{directory}/cgroup.controllers") or "").split()
-        for directory in directories
-    )
-
-
-def _level_v2(root: SystemRoot, directory: str, total: int, *, leaf: bool) -> MemoryLevel | None:
-    del leaf
-    limits = [_bytes(root.text(f"{directory}/{name}")) for name in ("memory.max", "memory.high")]
-    limit = min((each for each in limits if each is not None), default=total)
-    if limit >= total:
-        return None
-    usage = _bytes(root.text(f"{directory}/memory.current"))
-    stat = _keyed(root.text(f"{directory}/memory.stat") or "", _WANTED_V2)
-    return _level(f"{directory}/memory.max", "cgroup-v2", limit, usage, _reclaimable(stat, ""))
-
-
-def _level_v1(root: SystemRoot, directory: str, total: int, *, leaf: bool) -> MemoryLevel | None:
-    limit = _bytes(root.text(f"{directory}/memory.limit_in_bytes"))
-    if limit is None or (limit >= total and not leaf):
-        return None
-    stat = _keyed(root.text(f"{directory}/memory.stat") or "", _WANTED_V1)
-    # The least of all ancestors, those above our namespace included.
-    limit = min(limit, stat.get("hierarchical_memory_limit", limit))
-    if limit >= total:
-        return None
-    usage = _bytes(root.text(f"{directory}/memory.usage_in_bytes"))
-    return _level(f"{directory}/memory.limit_in_bytes", "cgroup-v1", limit, usage, _reclaimable(stat, "total_"))
-
-
-def _level(source: str, kind: str, limit: int, usage: int | None, reclaimable: float) -> MemoryLevel:
-    """A limit whose usage cannot be read is a limit all the same, with little known of it."""
-    held = max(0.0, (usage or 0) - reclaimable)
-    return MemoryLevel(
-        source=source,
-        kind=kind,
-        limit_mib=limit / MIB,
-        headroom_mib=(limit - held) / MIB,
-        confidence="low" if usage is None else "high",
-    )
+    def _bytes(self, path: str) -> int | None:
+        text = self._root.text(path)
+        return None if text is None else whole_number(text)
 
 
 def _reclaimable(stat: dict[str, int], prefix: str) -> float:
@@ -184,11 +159,6 @@ def _reclaimable(stat: dict[str, int], prefix: str) -> float:
         - stat.get(writeback, 0)
         + 0.5 * stat.get("slab_reclaimable", 0),
     )
-
-
-def _bytes(text: str | None) -> int | None:
-    """A number of bytes; None for ``max``, for what is missing and for what is no number."""
-    return None if text is None else whole_number(text)
 
 
 def _keyed(text: str, wanted: frozenset[str]) -> dict[str, int]:

@@ -1,59 +1,107 @@
 """How much memory this build may take: every level that says so.
 
-Covers: cgroups (``sensors.cgroup``), the host's MemAvailable, and the user's own ``--memory``.
-Does *not* cover: rlimits, schedulers' environment, NUMA, tmpfs; they join this list as further levels.
+Covers: cgroups, the host's memory, overcommit, NUMA binding, kubelet's eviction, a scheduler's allotment and
+``--memory``, put together at one moment; the kernel's kill counters.
+Does *not* cover: reading each (``sensors.cgroup``, ``sensors.host``, ``sensors.numa``, ``sensors.scheduler``), or
+limits on single processes (``sensors.rlimits``).
+
+Limits change while a build runs (docker update, scontrol update, a pod resized in place): each reading is a new one,
+and where our cgroup is gets looked up again every ten seconds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
+
 from builddoctor.model.limits import MemoryLevel, MemoryReading
-from builddoctor.sensors.cgroup import CgroupPlace, find_place, oom_kills, read_levels
-from builddoctor.sensors.root import SystemRoot
+from builddoctor.sensors.cgroup import CgroupReading, oom_kills, read_levels
+from builddoctor.sensors.cgroup_place import Found, find_place, look_for_place
+from builddoctor.sensors.host import HostSensor
+from builddoctor.sensors.numa import NumaSensor
+from builddoctor.sensors.platform import read_platform, surroundings
+from builddoctor.sensors.root import Clock, SystemRoot, monotonic
+from builddoctor.sensors.scheduler import allotment, scheduler_level
 from builddoctor.units import whole_number
 
-UNKNOWN_HOST_MIB = 4096.0
-"""What is assumed when /proc/meminfo cannot be read: enough for one big phase, not for two."""
-
-
-_WANTED = frozenset(("MemTotal", "MemFree", "MemAvailable"))
+LOOK_AGAIN_S = 10.0
 
 
 class MemorySensor:
-    """Reads all levels, again at each call: limits may change while a build runs."""
+    """Reads all levels, again at each call."""
 
-    def __init__(self, root: SystemRoot, *, user_limit_mib: float | None = None) -> None:
+    def __init__(
+        self,
+        root: SystemRoot,
+        *,
+        env: Mapping[str, str] | None = None,
+        user_limit_mib: float | None = None,
+        clock: Clock = monotonic,
+    ) -> None:
         self._root = root
         self._user_limit_mib = user_limit_mib
-        self._place: CgroupPlace | None = find_place(root)
+        self._clock = clock
+        self._host = HostSensor(root)
+        self._numa = NumaSensor(root)
+        self._platform = read_platform(root, env or {})
+        self._allotment = allotment(env or {})
+        self._total_mib = self._host.total_mib()
+        self._found: Found = look_for_place(root)
+        self._looked_s = clock()
+        self._seen: dict[str, tuple[MemoryLevel, float]] = {}
 
     def read(self, own_use_mib: float) -> MemoryReading:
-        """All levels now. ``own_use_mib``: what the build holds, for the limit that the user set."""
-        total_mib, available_mib, confidence = self._host()
-        host = MemoryLevel(
-            source="/proc/meminfo MemAvailable",
-            kind="host",
-            limit_mib=total_mib,
-            headroom_mib=available_mib,
-            confidence=confidence,
-        )
-        levels = [host]
-        if self._place is not None:
-            levels += read_levels(self._root, self._place, total_mib)
+        """All levels now. ``own_use_mib``: what the build holds, for levels that do not count their use themselves."""
+        if self._clock() >= self._looked_s + LOOK_AGAIN_S:
+            self._found, self._looked_s = look_for_place(self._root), self._clock()
+            self._numa.look_again()
+        levels = list(self._host.levels(kubernetes=self._platform.kubernetes))
+        if (numa := self._numa.level()) is not None:
+            levels.append(numa)
+        cgroup = self._cgroups(own_use_mib)
+        levels += cgroup.levels
+        if self._allotment is not None and not any(
+            level.limit_mib <= self._allotment.memory_mib for level in cgroup.levels
+        ):
+            levels.append(scheduler_level(self._allotment, own_use_mib))
         if self._user_limit_mib is not None:
             headroom_mib = self._user_limit_mib - own_use_mib
             levels.append(
                 MemoryLevel(source="--memory", kind="flag", limit_mib=self._user_limit_mib, headroom_mib=headroom_mib)
             )
-        return MemoryReading(levels=tuple(levels))
+        return MemoryReading(
+            levels=tuple(levels),
+            unread=(*self._found.unread, *cgroup.unread, *self._numa.unread),
+            surroundings=surroundings(self._platform, group_kill=cgroup.group_kill or self._may_kill_groups()),
+        )
 
-    def _host(self) -> tuple[float, float, str]:
-        """MemTotal, MemAvailable (clamped: lxcfs reports more than there is) and how sure that is."""
-        fields = _meminfo_kib(self._root.text("/proc/meminfo") or "")
-        total_kib = fields.get("MemTotal")
-        if total_kib is None:
-            return UNKNOWN_HOST_MIB, UNKNOWN_HOST_MIB, "low"
-        available_kib = fields.get("MemAvailable", fields.get("MemFree", 0))
-        return total_kib / 1024, min(available_kib, total_kib) / 1024, "high"
+    def _cgroups(self, own_use_mib: float) -> CgroupReading:
+        """Levels of our cgroups; one that can no longer be read stands as it was last seen."""
+        place = self._found.place
+        if place is None:
+            return CgroupReading()
+        reading = read_levels(self._root, place, total_mib=self._total_mib, own_use_mib=own_use_mib)
+        kept = [
+            msgspec.structs.replace(
+                level,
+                headroom_mib=min(level.limit_mib, level.headroom_mib + then_mib - own_use_mib),
+                confidence="low",
+                note="it can no longer be read; as it was last seen",
+            )
+            for source, (level, then_mib) in self._seen.items()
+            if source in reading.unread
+        ]
+        for level in reading.levels:
+            self._seen[level.source] = (level, own_use_mib)
+        return msgspec.structs.replace(reading, levels=(*reading.levels, *kept))
+
+    def _may_kill_groups(self) -> bool:
+        """Kubernetes from 1.28 on sets ``memory.oom.group`` on v2; where that cannot be read, it is taken to be set."""
+        place = self._found.place
+        if not self._platform.kubernetes or place is None or place.version != 2:
+            return False
+        return self._root.text(f"{place.directories[0]}/memory.oom.group") is None
 
 
 class KillCounter:
@@ -73,17 +121,3 @@ class KillCounter:
             if line.startswith("oom_kill "):
                 return whole_number(line.partition(" ")[2])
         return None
-
-
-def _meminfo_kib(text: str) -> dict[str, int]:
-    """The fields that count, in KiB; they are among the first lines."""
-    fields: dict[str, int] = {}
-    for line in text.splitlines():
-        key, _, rest = line.partition(":")
-        if key.strip() in _WANTED:
-            words = rest.split()
-            if words and (number := whole_number(words[0])) is not None:
-                fields[key.strip()] = number
-            if len(fields) == len(_WANTED):
-                break
-    return fields

@@ -33,6 +33,17 @@ class SystemRoot:
         except (OSError, ValueError):
             return None
 
+    def exists(self, absolute: str) -> bool:
+        """Something of that name is there, readable or not. What is missing sets no limit; what is unreadable may."""
+        return os.path.lexists(f"{self._prefix}{absolute}")
+
+    def names(self, absolute: str) -> list[str]:
+        """Sorted names in a folder; nothing when it is missing or may not be listed."""
+        try:
+            return sorted(os.listdir(f"{self._prefix}{absolute}"))
+        except (OSError, ValueError):
+            return []
+
 
 def monotonic() -> float:
     """The production clock."""

@@ -1,0 +1,1 @@
+"""Named machines for planning: figures with their sources."""

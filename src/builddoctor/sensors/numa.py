@@ -1,0 +1,262 @@
+"""NUMA nodes: how much memory each has, whose it is, and which of them this process may use.
+
+Covers: nodes from /sys/devices/system/node, cpuset (``Mems_allowed_list``), memory policy (numa_maps), GPU memory that
+the kernel shows as nodes (GH200, GB200), and all that as one level of memory.
+Does *not* cover: telling GPU memory from CXL (``sensors.numa_owners``), limits of memory cgroups, or a policy that the
+build sets for itself (``builddoctor run -- numactl --membind=0 make``): put numactl in front of builddoctor instead.
+
+Why a level: /proc/meminfo knows no nodes. On a GB200 tray MemTotal is 1694 GiB, of which 738 are the GPUs' (issue
+TransformerEngine#1996); a build that spills there takes it from somebody's GPU job. And a process that may use one of
+two nodes is killed when that one is full, whatever MemAvailable says.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from builddoctor.model.limits import MemoryLevel
+from builddoctor.model.machine import Numa, NumaNode
+from builddoctor.sensors.kernel_text import labelled, parse_list
+from builddoctor.sensors.numa_owners import NODES, Owners
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.units import format_mib, whole_number
+
+_STATUS = "/proc/self/status"
+_MAPS = "/proc/self/numa_maps"
+_ALLOWED = "Mems_allowed_list"
+
+_POLICY = re.compile(
+    r"[0-9a-f]+ (?P<policy>(?P<mode>prefer \(many\)|weighted interleave|[a-z]+)(?:=[a-z|]+)?(?::(?P<nodes>[0-9,-]+))?)"
+    r"(?P<rest>(?: .*)?)\Z"
+)
+"""One line of numa_maps: address, policy, then what is mapped (kernel: mpol_to_str). Two modes have a blank in them."""
+
+_FIELDS = frozenset(("MemTotal:", "MemFree:", "Active(file):", "Inactive(file):", "SReclaimable:"))
+
+
+class NumaSensor:
+    """The NUMA level, twenty times a second: the topology is read once, then only the memory of the nodes that count.
+
+    Where there is nothing to limit (one node, or all of them allowed and none a GPU's) a reading opens no file.
+    ``unread``: what should say which nodes may be used, or how big one is, and could not be read.
+    """
+
+    def __init__(self, root: SystemRoot) -> None:
+        self._root = root
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Read the topology anew: a cpuset can be changed under a running job."""
+        self._numa = read_numa(self._root)
+        self.unread = _unread(self._root, self._numa)
+        self._marks = _read_marks(self._root, self._numa.nodes)
+
+    def level(self) -> MemoryLevel | None:
+        """As :func:`numa_level`, with the memory as it is now."""
+        if not _limits(self._numa):
+            return None
+        nodes = tuple(self._now(node) if _counts(node) else node for node in self._numa.nodes)
+        return numa_level(msgspec.structs.replace(self._numa, nodes=nodes))
+
+    def _now(self, node: NumaNode) -> NumaNode:
+        """The size may change too: memory is plugged in and out. What can no longer be read has nothing to give."""
+        memory = _node_memory(self._root, node.node)
+        if memory is None:
+            return msgspec.structs.replace(node, available_mib=0.0)
+        available_mib = memory.available_mib(self._marks)
+        return msgspec.structs.replace(node, total_mib=memory.total_mib, available_mib=available_mib)
+
+
+def read_numa(root: SystemRoot) -> Numa:
+    """All nodes that have memory. Without NUMA, or where none can be read: no nodes."""
+    memories = [memory for node in _memory_nodes(root) if (memory := _node_memory(root, node)) is not None]
+    if not memories:
+        return Numa()
+    seen = frozenset(memory.node for memory in memories)
+    allowed_text = labelled(root.text(_STATUS) or "", _ALLOWED)
+    # No process can run without memory: a list that names none of these nodes is not one.
+    allowed = parse_list(allowed_text) & seen
+    policy, bound = _policy(root.text(_MAPS) or "")
+    usable = allowed or seen
+    # Nor can it be bound to what the cpuset forbids: then the kernel drops the policy.
+    usable = usable & bound or usable
+    cpus = {memory.node: _cpus(root, memory.node) for memory in memories}
+    owners = Owners(root, cpus)
+    nodes = [
+        NumaNode(
+            node=memory.node,
+            kind=owners.kind(memory.node),
+            cpus=cpus[memory.node],
+            total_mib=memory.total_mib,
+            available_mib=0.0,
+            allowed=memory.node in usable,
+        )
+        for memory in memories
+    ]
+    marks = _read_marks(root, tuple(nodes))
+    shows_hbm = any(node.kind == "hbm" for node in nodes)
+    return Numa(
+        nodes=tuple(
+            msgspec.structs.replace(node, available_mib=memory.available_mib(marks))
+            for node, memory in zip(nodes, memories, strict=True)
+        ),
+        allowed=allowed_text if allowed else "",
+        policy=policy,
+        coherent_mode="cdmm" if owners.kept_by_driver else "numa" if shows_hbm else "",
+    )
+
+
+def numa_level(numa: Numa) -> MemoryLevel | None:
+    """Memory of the nodes that this process may use and that are no GPU's.
+
+    None when that is all there is: then the host's own level says it better, without the error of adding up nodes.
+    """
+    if not _limits(numa):
+        return None
+    counted = [node for node in numa.nodes if _counts(node)]
+    hbm = [node for node in numa.nodes if node.kind == "hbm"]
+    own = [node for node in numa.nodes if node.kind != "hbm"]
+    notes = []
+    if len(counted) < len(own):
+        notes.append(f"{len(counted)} of {len(own)} nodes allowed")
+    if hbm:
+        total = format_mib(sum(node.total_mib for node in hbm))
+        notes.append(f"{len(hbm)} HBM {'node' if len(hbm) == 1 else 'nodes'}, {total}, not counted")
+    return MemoryLevel(
+        source=_source(numa, counted, own),
+        kind="numa",
+        limit_mib=sum(node.total_mib for node in counted),
+        headroom_mib=sum(node.available_mib for node in counted),
+        # The kernel itself would go on into the GPUs' memory: not counting it is our rule.
+        confidence="medium" if any(node.allowed for node in hbm) or not numa.allowed else "high",
+        note="; ".join(notes),
+    )
+
+
+class _Marks(msgspec.Struct, frozen=True):
+    """What the kernel keeps free before it reclaims, MiB: vm.min_free_kbytes and vm.watermark_scale_factor."""
+
+    min_free_mib: float = 0.0
+    scale: float = 0.0
+    shared_by_mib: float = 0.0
+    """memory of all nodes but the GPUs': those have only movable memory, which gets no share of min_free"""
+
+    def low_mib(self, total_mib: float) -> float:
+        """A node's share of the low watermark (kernel: __setup_per_zone_wmarks)."""
+        share_mib = self.min_free_mib * total_mib / self.shared_by_mib if self.shared_by_mib > 0 else 0.0
+        return share_mib + max(share_mib / 4, total_mib * self.scale)
+
+
+class _NodeMemory(msgspec.Struct, frozen=True, kw_only=True):
+    node: int
+    total_mib: float
+    free_mib: float
+    """free, and what is dropped at once"""
+
+    def available_mib(self, marks: _Marks) -> float:
+        return max(0.0, min(self.total_mib, self.free_mib - marks.low_mib(self.total_mib)))
+
+
+def _counts(node: NumaNode) -> bool:
+    return node.allowed and node.kind != "hbm"
+
+
+def _limits(numa: Numa) -> bool:
+    return not all(_counts(node) for node in numa.nodes)
+
+
+def _source(numa: Numa, counted: list[NumaNode], own: list[NumaNode]) -> str:
+    """What leaves memory out: the cpuset, the policy, or the nodes themselves."""
+    if len(counted) < len(own):
+        allowed = parse_list(numa.allowed)
+        if all(node.allowed or (allowed and node.node not in allowed) for node in own):
+            return f"{_STATUS} {_ALLOWED} {numa.allowed}"
+        return f"{_MAPS} {numa.policy}"
+    names = ",".join(str(node.node) for node in counted)
+    return f"{NODES}/node{names if len(counted) == 1 else '{' + names + '}'}/meminfo"
+
+
+def _unread(root: SystemRoot, numa: Numa) -> tuple[str, ...]:
+    """Nothing on a machine with one node, where there is nothing to choose."""
+    nodes = _memory_nodes(root)
+    if len(nodes) < 2:
+        return ()
+    meminfos = [f"{NODES}/node{node}/meminfo" for node in nodes]
+    unread = [file for file in (*meminfos, _MAPS) if root.text(file) is None]
+    return tuple(unread if numa.allowed else [*unread, f"{_STATUS} {_ALLOWED}"])
+
+
+def _memory_nodes(root: SystemRoot) -> list[int]:
+    """Nodes that may have memory; those that have none after all are left out by their meminfo."""
+    found = _first_list(root, "has_memory", "has_normal_memory", "online")
+    if not found:
+        found = {number for name in root.names(NODES) if (number := whole_number(name[4:])) is not None}
+    return sorted(found)
+
+
+def _first_list(root: SystemRoot, *names: str) -> frozenset[int] | set[int]:
+    for name in names:
+        if found := parse_list(root.text(f"{NODES}/{name}") or ""):
+            return found
+    return set()
+
+
+def _cpus(root: SystemRoot, node: int) -> int:
+    return len(parse_list(root.text(f"{NODES}/node{node}/cpulist") or ""))
+
+
+def _node_memory(root: SystemRoot, node: int) -> _NodeMemory | None:
+    """None for a node without memory (28 of a GB200 tray's 34 are kept for MIG), or one that cannot be read.
+
+    Page cache and slab are weighed as in ``sensors.cgroup``: inactive files whole, active files and slab by half.
+    """
+    kib: dict[str, int] = {}
+    for line in (root.text(f"{NODES}/node{node}/meminfo") or "").splitlines():
+        words = line.split()
+        # ``Node 0 MemTotal:  4024536 kB``
+        if len(words) >= 4 and words[2] in _FIELDS and (number := whole_number(words[3])) is not None:
+            kib[words[2]] = number
+    total_kib = kib.get("MemTotal:", 0)
+    if total_kib == 0:
+        return None
+    files_kib = kib.get("Inactive(file):", 0) + kib.get("Active(file):", 0) / 2
+    free_kib = kib.get("MemFree:", 0) + files_kib + kib.get("SReclaimable:", 0) / 2
+    return _NodeMemory(node=node, total_mib=total_kib / 1024, free_mib=free_kib / 1024)
+
+
+def _read_marks(root: SystemRoot, nodes: tuple[NumaNode, ...]) -> _Marks:
+    min_free_kib = whole_number(root.text("/proc/sys/vm/min_free_kbytes") or "") or 0
+    scale = whole_number(root.text("/proc/sys/vm/watermark_scale_factor") or "") or 0
+    return _Marks(
+        min_free_mib=min_free_kib / 1024,
+        scale=scale / 10000,
+        shared_by_mib=sum(node.total_mib for node in nodes if node.kind != "hbm"),
+    )
+
+
+def _policy(text: str) -> tuple[str, frozenset[int]]:
+    """Policy of this process, and the nodes it is bound to (none: any).
+
+    A mapping without a policy of its own shows the process's; heap and stack never have one of their own. Only ``bind``
+    is strict: the others fall back to any allowed node when theirs are full (kernel doc numa_memory_policy.rst).
+    """
+    found: dict[str, frozenset[int]] = {}
+    for line in text.splitlines():
+        match = _POLICY.match(line)
+        if match is None:
+            continue
+        nodes = parse_list(match["nodes"] or "") if match["mode"] == "bind" else frozenset()
+        if match["rest"].split(" ")[1:2] in (["heap"], ["stack"]):
+            return _named_policy(match["policy"]), nodes
+        found[match["policy"]] = nodes
+    # No heap and no stack in what could be read: believed when all lines agree.
+    if len(found) == 1:
+        ((policy, nodes),) = found.items()
+        return _named_policy(policy), nodes
+    return "", frozenset()
+
+
+def _named_policy(policy: str) -> str:
+    return "" if policy == "default" else policy

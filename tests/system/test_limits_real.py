@@ -1,0 +1,179 @@
+"""The traps of memory limits with the real kernel: memory cgroups (v1), namespaces, mounts, page cache."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from builddoctor.model.limits import MemoryReading
+from builddoctor.trace.records import TickRecord
+from support.capabilities import CGROUP_V1
+from support.memcg import MemoryCgroup, memory_cgroup
+from support.program import Program, clean_environment
+from support.reading import asking, reading_of
+
+pytestmark = pytest.mark.needs_memcg
+MIB = 1024**2
+
+HOG = """
+import mmap, sys, time
+size, shared = int(sys.argv[1]), sys.argv[2] == "shared"
+held = mmap.mmap(-1, size) if shared else bytearray(size)
+if shared:
+    for at in range(0, size, 4096):
+        held[at] = 1
+else:
+    held[::4096] = b"x" * len(held[::4096])
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def read_in(group: MemoryCgroup, *before: str) -> MemoryReading:
+    """What the sensors say inside the group, behind a command such as ``unshare -C``."""
+    done = group.run([*before, *asking()], env=clean_environment())
+    assert done.returncode == 0, done.stderr
+    return reading_of(done.stdout)
+
+
+@contextmanager
+def hog(group: MemoryCgroup, size_mib: int, kind: str = "private") -> Iterator[None]:
+    """A process in the group that holds this much."""
+    process = subprocess.Popen(
+        group.wrapped([sys.executable, "-c", HOG, str(size_mib * MIB), kind]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield
+        process.communicate()
+
+
+@pytest.mark.trap(1)
+def test_the_parents_limit_binds_a_child_without_one() -> None:
+    """The child says 2**63; the level that counts is the parent's file."""
+    with memory_cgroup(200 * MIB) as parent, memory_cgroup(2**62, parent=parent.folder) as child:
+        tightest = read_in(child).tightest
+        assert (tightest.limit_mib, tightest.source) == (200, f"{parent.folder}/memory.limit_in_bytes")
+
+
+@pytest.mark.trap(2)
+def test_a_siblings_memory_is_not_there_for_us() -> None:
+    """Two groups under one parent: what one holds is missing from the other's headroom."""
+    with (
+        memory_cgroup(400 * MIB) as parent,
+        memory_cgroup(300 * MIB, parent=parent.folder) as ours,
+        memory_cgroup(300 * MIB, parent=parent.folder) as sibling,
+    ):
+        alone = read_in(ours).tightest
+        with hog(sibling, 200):
+            beside = read_in(ours).tightest
+        assert alone.source == f"{ours.folder}/memory.limit_in_bytes"
+        assert beside.source == f"{parent.folder}/memory.limit_in_bytes"
+        assert beside.headroom_mib < 400 - 200
+
+
+@pytest.mark.trap(3)
+def test_a_hybrid_system_is_read_by_its_v1_side() -> None:
+    """cgroup2 is mounted here as well, without memory: the limit is on v1."""
+    assert " - cgroup2 " in Path("/proc/self/mountinfo").read_text()
+    with memory_cgroup(250 * MIB) as group:
+        tightest = read_in(group).tightest
+        assert (tightest.kind, tightest.limit_mib) == ("cgroup-v1", 250)
+
+
+@pytest.mark.trap(4)
+@pytest.mark.parametrize(
+    "private", [("unshare", "-C"), ("unshare", "-C", "-m"), ("unshare", "-C", "-m", "-p", "-f", "--mount-proc")]
+)
+def test_a_private_cgroup_namespace_hides_no_limit(private: Sequence[str]) -> None:
+    """The mount was made outside: its root is ``/..`` and its top file says 2**63. Our own directory is found."""
+    with memory_cgroup(256 * MIB) as group:
+        reading = read_in(group, *private)
+        assert (reading.tightest.limit_mib, reading.tightest.confidence) == (256, "high")
+        assert reading.tightest.source == f"{group.folder}/memory.limit_in_bytes"
+        assert reading.unread == ()
+
+
+@pytest.mark.trap(4)
+def test_a_process_moved_out_of_its_namespace_is_found_or_said_to_be_unseen() -> None:
+    """/proc/self/cgroup says ``/../x``: the limits above stay, and nothing is called unlimited in silence."""
+    with memory_cgroup(256 * MIB) as parent, memory_cgroup(200 * MIB, parent=parent.folder) as inner:
+        move = f'echo $$ > "{parent.folder}/cgroup.procs" && exec "$@"'
+        done = subprocess.run(
+            inner.wrapped(["unshare", "-C", "/bin/sh", "-c", move, "sh", *asking()]),
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+        )
+        reading = reading_of(done.stdout)
+        assert reading.tightest.limit_mib == 256
+
+
+@pytest.mark.trap(5)
+def test_a_mount_that_shows_only_our_own_directory(tmp_path: Path) -> None:
+    """Docker on v1: the mount's root is the group's path, and so is the path in /proc/self/cgroup."""
+    with memory_cgroup(256 * MIB) as group:
+        script = (
+            f'mount --make-rprivate / && mount --bind "{group.folder}" "{CGROUP_V1}" && '
+            f'grep " {CGROUP_V1} " /proc/self/mountinfo >&2 && exec "$@"'
+        )
+        done = group.run(["unshare", "-m", "/bin/sh", "-c", script, "sh", *asking()], env=clean_environment())
+        assert f"/{group.folder.name} {CGROUP_V1} " in done.stderr
+        tightest = reading_of(done.stdout).tightest
+        assert (tightest.limit_mib, tightest.source) == (256, f"{CGROUP_V1}/memory.limit_in_bytes")
+
+
+@pytest.mark.trap(9)
+@pytest.mark.trap(25)
+def test_a_group_full_of_page_cache_has_its_room(tmp_path: Path) -> None:
+    """A file larger than the limit written and read: usage is at the limit, failcnt rises, and nearly all is free."""
+    big = tmp_path / "big"
+    with memory_cgroup(300 * MIB) as group:
+        group.run(["dd", "if=/dev/zero", f"of={big}", "bs=1M", "count=1000", "conv=fsync"])
+        group.run(["dd", f"if={big}", "of=/dev/null", "bs=1M"])
+        used = int((group.folder / "memory.usage_in_bytes").read_text())
+        tightest = read_in(group).tightest
+        assert used > 250 * MIB
+        assert int((group.folder / "memory.failcnt").read_text()) > 0
+        assert group.kernel_kills == 0
+        assert tightest.headroom_mib > 0.85 * 300
+    big.unlink()
+
+
+@pytest.mark.trap(11)
+def test_shared_anonymous_memory_counts() -> None:
+    """v1's rss is blind to it; headroom is not."""
+    with memory_cgroup(500 * MIB) as group:
+        before = read_in(group).tightest.headroom_mib
+        with hog(group, 300, "shared"):
+            stat = dict(line.split() for line in (group.folder / "memory.stat").read_text().splitlines())
+            after = read_in(group).tightest.headroom_mib
+        assert int(stat["rss"]) < 50 * MIB
+        assert 290 < before - after < 330
+
+
+@pytest.mark.trap(39)
+def test_a_limit_lowered_in_mid_build_takes_effect(program: Program) -> None:
+    """The trace shows the new limit within ten seconds of its own clock, and the budget follows."""
+    with memory_cgroup(2000 * MIB) as group:
+        process = program.start(group.wrapped(program.supervised("tail", "-f", "/dev/null")))
+        first = program.await_record(TickRecord, process)
+        assert isinstance(first, TickRecord)
+        assert first.limit_mib == 2000
+        group.limit(900 * MIB)
+        lowered = program.await_record(TickRecord, process, limit_mib=900.0)
+        assert isinstance(lowered, TickRecord)
+        last_before = max(r.at_s for r in program.records() if isinstance(r, TickRecord) and r.limit_mib == 2000)
+        assert lowered.at_s - last_before <= 10
+        assert lowered.budget_mib < 900
+        process.terminate()
+        process.communicate()
