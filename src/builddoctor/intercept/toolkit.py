@@ -53,6 +53,13 @@ def probe(nvcc: Path, env: Mapping[str, str]) -> Toolkit | str:
     clean = {name: value for name, value in env.items() if not name.startswith("NVCC_")}
     dry = run_captured([str(nvcc), "--dryrun", "-c", "builddoctor-probe.cu"], env=clean, cwd="/")
     settings = parse_settings(dry.output)
+    if settings is None and env.get("NVCC_CCBIN", "") + env.get("NVCC_PREPEND_FLAGS", ""):
+        # Without gcc on PATH it needs the host compiler that the user names there, as conda does on activation.
+        dry = run_captured([str(nvcc), "--dryrun", "-c", "builddoctor-probe.cu"], env=env, cwd="/")
+        settings = parse_settings(dry.output)
+    if settings is None and "Could not open output file" in dry.output:
+        # nvcc makes and removes a file of its own for any question.
+        return f"it cannot write to TMPDIR ({env.get('TMPDIR') or '/tmp'})"  # noqa: S108
     if settings is None:
         said = dry.output.strip().splitlines()
         return dry.problem or (said[-1] if said else f"`nvcc --dryrun` ended with status {dry.status} and no settings")

@@ -17,7 +17,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     """the build's own exit code; 128 + N after signal N"""
     verdict: str | None = None
-    """why it failed, where builddoctor knows: ``too-big``, ``external-kill`` or ``not-redoable``"""
+    """why it failed, where known: ``too-big``, ``runaway``, ``external-kill`` or ``not-redoable``"""
     wall_s: float
     """from the start of the build command to its end"""
     cpu_s: float
@@ -35,7 +35,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     killed: int
     """phases that builddoctor killed itself"""
     runaways: int = 0
-    """phases that grew without end"""
+    """phases that grew without end and were given up"""
     units: int
     """translation units that were compiled"""
     phases: int

@@ -1,7 +1,7 @@
 """Memory and family of single processes, read straight from /proc.
 
-Covers: anonymous resident memory through a kept file descriptor (about 1 us a read), identity by start time, children,
-command line and parent.
+Covers: anonymous resident memory through a kept file descriptor (about 1 us a read) and by its page tables (11 ms for
+each GiB), processor time, identity by start time, children, command line and parent.
 Does *not* cover: finding processes. Gates announce theirs; nobody scans the machine.
 """
 
@@ -72,6 +72,27 @@ class Processes:
         """Start time in clock ticks since boot: with the pid, the identity of a process."""
         stat = self._stat(pid)
         return whole_number(stat[19]) if stat else None
+
+    def cpu_s(self, pid: int) -> float | None:
+        """Processor time of all its threads so far, in user and kernel mode."""
+        stat = self._stat(pid)
+        ticks = [whole_number(field) for field in stat[11:13]]
+        if len(ticks) != 2 or ticks[0] is None or ticks[1] is None:
+            return None
+        return (ticks[0] + ticks[1]) / os.sysconf("SC_CLK_TCK")
+
+    def anon_by_rollup_mib(self, pid: int) -> float | None:
+        """Anonymous resident memory as its page tables have it; None for a process that is gone or not ours to ask.
+
+        Right where statm reads zero (RHEL-97601). Dear: the kernel walks the tables, with the process's memory map
+        locked for reading; 44 ms for 4 GiB with 4 KiB pages.
+        """
+        for line in (self._root.text(f"/proc/{pid}/smaps_rollup") or "").splitlines():
+            key, _, rest = line.partition(":")
+            words = rest.split()
+            if key == "Anonymous" and words and (kib := whole_number(words[0])) is not None:
+                return kib / 1024
+        return None
 
     def argv(self, pid: int) -> list[str]:
         text = self._root.text(f"/proc/{pid}/cmdline") or ""

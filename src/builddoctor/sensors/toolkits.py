@@ -6,6 +6,7 @@ wheels of this Python (``nvidia/cu13``), /usr/local/cuda, /usr/local/cuda-X (new
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -38,7 +39,8 @@ def is_overlay(nvcc: Path) -> bool:
 
 def _guesses(root: SystemRoot, env: Mapping[str, str], *, wanted: str, site_folders: Sequence[Path]) -> Iterator[Path]:
     if wanted and not _VERSION.match(wanted):
-        named = Path(wanted).expanduser()
+        # Absolute: nvcc is asked from another folder.
+        named = Path(os.path.abspath(os.path.expanduser(wanted)))
         yield named if named.name == "nvcc" else named / "bin" / "nvcc"
         return
     installed = _by_version(root)
@@ -56,18 +58,23 @@ def _guesses(root: SystemRoot, env: Mapping[str, str], *, wanted: str, site_fold
     if env.get("CONDA_PREFIX"):
         yield Path(env["CONDA_PREFIX"]) / "bin" / "nvcc"
     for site in site_folders:
-        yield from sorted(site.glob("nvidia/cu[0-9]*/bin/nvcc"), reverse=True)
+        yield from sorted(_matches_in(site, "nvidia/cu[0-9]*/bin/nvcc"), reverse=True)
         yield site / "nvidia" / "cuda_nvcc" / "bin" / "nvcc"
     yield root.at("/usr/local/cuda/bin/nvcc")
     yield from (nvcc for _, nvcc in installed)
     yield root.at("/usr/lib/nvidia-cuda-toolkit/bin/nvcc")
 
 
+def _matches_in(folder: Path, pattern: str) -> list[Path]:
+    """As ``folder.glob``; a folder that may not be read holds nothing, where pathlib would raise."""
+    return [Path(path) for path in glob.glob(f"{glob.escape(str(folder))}/{pattern}")]
+
+
 def _by_version(root: SystemRoot) -> list[tuple[Version, Path]]:
     """Toolkits in /usr/local/cuda-X and /opt/cuda-X, newest first."""
     found: list[tuple[Version, Path]] = []
     for parent in ("/usr/local", "/opt"):
-        for folder in root.at(parent).glob("cuda-*"):
+        for folder in _matches_in(root.at(parent), "cuda-*"):
             try:
                 found.append((Version(folder.name.removeprefix("cuda-")), folder / "bin" / "nvcc"))
             except InvalidVersion:

@@ -1,0 +1,108 @@
+"""``builddoctor doctor [PROJECT|PATH]``: examine host, toolchain and source before the build."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from builddoctor.cli import options
+from builddoctor.cli.output import print_data, print_notes
+from builddoctor.doctor.examine import Question, examine
+from builddoctor.doctor.subject import Subject, find_subject
+from builddoctor.model.check import Report, Status
+from builddoctor.projects.archs import parse_archs
+from builddoctor.render.checks import check_lines, styled, verdict_line
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.supervise import fixing
+from builddoctor.supervise.folders import cache_folder, traces_folder
+from builddoctor.supervise.past import last_peak_mib
+from builddoctor.supervise.prepare import site_folders
+from builddoctor.units import parse_size_mib
+
+EXIT_CODES = {Status.OK: 0, Status.WARNING: 1, Status.PROBLEM: 2}
+"""By the worst finding."""
+
+
+def doctor(
+    project: Annotated[
+        str,
+        typer.Argument(
+            metavar="[PROJECT|PATH]", show_default=False, help="A project by name, or a folder; default: this folder."
+        ),
+    ] = "",
+    arch: options.Archs = "",
+    memory: options.Memory = "",
+    toolkit: options.ToolkitOption = "",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Show what can be put right without harm, and do it after a question.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --fix: do it without the question.")] = False,
+) -> int:
+    """Examine memory, disk, toolchain and source before the build. Reads only; needs no root and no network.
+
+    Exit code 0 when all is well, 1 when the worst finding is a warning, 2 when it is a problem.
+    """
+    env = os.environ
+    subject = find_subject(project, Path.cwd(), parse_archs(arch) if arch else ())
+    root = SystemRoot()
+    question = Question(
+        subject=subject,
+        wanted_toolkit=toolkit,
+        memory_mib=parse_size_mib(memory) if memory else None,
+        site_folders=site_folders(),
+        cache=cache_folder(env),
+        traces=traces_folder(env),
+        traced_mib=last_peak_mib(env, subject.folder) if subject.folder is not None else None,
+    )
+    report = examine(root, env, question)
+    if json:
+        print_data(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    else:
+        _page(subject, report)
+    if fix and _fix(report, subject, root, yes=yes):
+        moved = fixing.remembered_tmpdir(env, root)
+        report = examine(root, {**env, "TMPDIR": moved} if moved else env, question)
+        print_notes([f"builddoctor: now: {verdict_line(report.checks)}"])
+    return EXIT_CODES[report.status]
+
+
+def _page(subject: Subject, report: Report) -> None:
+    about = " · ".join(part for part in (subject.title, *report.archs) if part)
+    lines = [f"builddoctor doctor{'  ' + about if about else ''}", ""]
+    lines += check_lines(report.checks, width=shutil.get_terminal_size((100, 24)).columns)
+    lines += ["", verdict_line(report.checks)]
+    # Colour on a terminal only, and none with NO_COLOR; a hint is never wrapped.
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(styled(line))
+
+
+def _fix(report: Report, subject: Subject, root: SystemRoot, *, yes: bool) -> bool:
+    """Preview on stderr; then, after a yes, one after the other. True when something was done."""
+    fixes = fixing.plan(report.checks, os.environ, root, project=subject.folder or Path.cwd())
+    if not fixes:
+        print_notes(["builddoctor: nothing here can be put right without harm"])
+        return False
+    print_notes(["builddoctor would:", *(f"  {line}" for fix in fixes for line in fix.preview.splitlines())])
+    if not any(fix.possible for fix in fixes) or not (yes or _asked()):
+        return False
+    applied = [fixing.apply(fix, os.environ) for fix in fixes if fix.possible]
+    print_notes(f"builddoctor: {each.text}" for each in applied)
+    return any(each.done for each in applied)
+
+
+def _asked() -> bool:
+    """A yes from a terminal; without one, what to add."""
+    if not sys.stdin.isatty():
+        print_notes(["builddoctor: nothing was changed; `--fix --yes` does it"])
+        return False
+    print("do it? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,125 @@
+"""Checks of the programs that a build runs: cmake and ninja; with ``doctor.python`` and ``doctor.variables``, the rest.
+
+Pure. Covers: is there one that runs, is it new enough for the project, and which of several is taken.
+Does *not* cover: compilers, and what earlier builds left (``doctor.build_folders``).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from builddoctor.doctor.python import python_checks
+from builddoctor.doctor.torch import torch_checks
+from builddoctor.doctor.variables import variable_checks
+from builddoctor.doctor.versions import first_cmake, first_ninja, log_version, numbers, short, torch_ninja
+from builddoctor.model.build_tools import BuildTools, Program
+from builddoctor.model.check import Check, Status
+from builddoctor.model.known_project import KnownProject
+from builddoctor.model.source import Source
+from builddoctor.model.toolkit import Toolkit
+from builddoctor.projects.archs import Arch
+
+OLDEST_POLICY = (3, 5)
+"""CMake 4 takes no project that asks for less."""
+
+
+def build_tool_checks(
+    tools: BuildTools,
+    *,
+    source: Source | None,
+    known: KnownProject | None,
+    archs: tuple[Arch, ...],
+    toolkit: Toolkit | None,
+    env: Mapping[str, str],
+    gpus: int | None = None,
+) -> list[Check]:
+    """Everything about the tools of a build; of what the project does not use, nothing is said.
+
+    ``gpus``: how many this machine has, None when nobody looked.
+    """
+    checks: list[Check] = []
+    if source is None or source.files.uses_cmake:
+        checks += _cmake(tools, source, known, env)
+    if source is None or _uses_ninja(source):
+        checks += _ninja(tools, source, known)
+    if source is None or source.python:
+        checks += python_checks(tools.python, source, known, tools)
+    checks += torch_checks(tools.python, source, known, toolkit)
+    return checks + variable_checks(source, known, archs, env, tools, gpus=gpus)
+
+
+def _cmake(tools: BuildTools, source: Source | None, known: KnownProject | None, env: Mapping[str, str]) -> list[Check]:
+    def check(name: str, status: Status, text: str, hint: str = "") -> list[Check]:
+        return [
+            Check(
+                name=name,
+                topic="cmake",
+                status=status,
+                text=text,
+                hint=hint,
+                # A Python project may bring a cmake of its own; of a CMake project there is nothing else to build.
+                stops_build=status is Status.PROBLEM and source is not None and source.cmake and not source.python,
+            )
+        ]
+
+    used = first_cmake(tools, package_first=_package_first(source, known))
+    if used is None:
+        status = Status.WARNING if source is None else Status.PROBLEM
+        return check("cmake", status, "no cmake on PATH", "pip install cmake")
+    if used.problem:
+        return check("cmake", Status.PROBLEM, f"{used.path} does not run: {used.problem}", "pip install cmake")
+    version, minimum = numbers(used.version), source.files.cmake_minimum if source is not None else ""
+    lowest, _, highest = minimum.partition("...")
+    if version < numbers(lowest):
+        text = f"{used.path} is {short(used.version)}, and the project asks for {lowest}"
+        return check("cmake-version", Status.PROBLEM, text, f"pip install {shlex.quote(f'cmake>={lowest}')}")
+    too_old = lowest and numbers(highest or lowest) < OLDEST_POLICY
+    if version >= (4,) and too_old and not env.get("CMAKE_POLICY_VERSION_MINIMUM"):
+        text = (
+            f"cmake {short(used.version)} takes no project that asks for less than 3.5, and this one asks for {minimum}"
+        )
+        return check("cmake-policy", Status.PROBLEM, text, "export CMAKE_POLICY_VERSION_MINIMUM=3.5")
+    wanted = f", {lowest} is enough" if lowest else ""
+    return check("cmake", Status.OK, f"{short(used.version)} ({used.path}){wanted}")
+
+
+def _ninja(tools: BuildTools, source: Source | None, known: KnownProject | None) -> list[Check]:
+    def check(name: str, status: Status, text: str, hint: str = "") -> list[Check]:
+        return [Check(name=name, topic="ninja", status=status, text=text, hint=hint)]
+
+    by_torch = source is not None and source.python and bool(source.files.uses_torch) and not source.files.uses_cmake
+    used = torch_ninja(tools) if by_torch else first_ninja(tools, package_first=_package_first(source, known))
+    if used is None:
+        text = (
+            "none on PATH: builddoctor lends its own to the builds it runs; by itself torch would compile file by file"
+        )
+        return check("ninja", Status.OK, text, "pip install ninja")
+    if used.problem:
+        text = f"{used.path} comes first and does not run ({used.problem}): torch goes without, one file at a time"
+        return check("ninja", Status.WARNING, text, "pip install ninja")
+    other = _incompatible(used, tools)
+    if other is not None:
+        text = (
+            f"{short(used.version)} ({used.path}) is taken, and {short(other.version)} ({other.path}) is here too: "
+            "a folder that one has built is built again from the start by the other"
+        )
+        return check("ninja-several", Status.WARNING, text, "one for all: `which -a ninja` lists them")
+    return check("ninja", Status.OK, f"{short(used.version)} ({used.path})")
+
+
+def _uses_ninja(source: Source) -> bool:
+    files = source.files
+    return files.uses_cmake or bool(files.uses_torch or source.build_folders) or not (source.python or source.cmake)
+
+
+def _incompatible(used: Program, tools: BuildTools) -> Program | None:
+    """A ninja that a build might run as well and that does not read the first one's log."""
+    mine = log_version(used.version)
+    return next((n for n in tools.ninjas if mine and log_version(n.version) not in (None, mine)), None)
+
+
+def _package_first(source: Source | None, known: KnownProject | None) -> bool:
+    """scikit-build-core, and TransformerEngine, take the programs of python's packages before PATH."""
+    backend = source.files.backend if source is not None else ""
+    return backend.startswith("scikit_build_core") or (known is not None and known.python_cmake_first)

@@ -1,0 +1,115 @@
+"""The harmless fixes of ``doctor --fix``, planned: what would be done, in words, before anything is. Pure.
+
+Covers: ``tmpdir`` (another folder for temporary files, remembered) and ``submodules`` (fetched by git).
+Does *not* cover: doing it (``supervise.fixing``).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from builddoctor.doctor.storage import TMPDIR_FIX
+from builddoctor.doctor.tmpdirs import best
+from builddoctor.model.check import Check
+from builddoctor.model.machine import Place
+from builddoctor.units import format_mib
+
+SUBMODULES_FIX = "submodules"
+FETCH_SUBMODULES = ("git", "submodule", "update", "--init", "--recursive")
+
+
+class Fix(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that can be done without asking anybody else. Just one of ``folder`` and ``command`` is set."""
+
+    name: str
+    """as in ``Check.fix``"""
+    what: str
+    """what will be done, in one line"""
+    folder: str = ""
+    """a folder that is made for this user alone, and remembered as TMPDIR"""
+    command: tuple[str, ...] = ()
+    cwd: str = ""
+    """where the command runs"""
+    obstacle: str = ""
+    """why it cannot be done; empty when it can"""
+
+    @property
+    def possible(self) -> bool:
+        return not self.obstacle
+
+    @property
+    def preview(self) -> str:
+        """What it would do, and the command for it where there is one."""
+        if self.obstacle:
+            return f"{self.name}: {self.what}: not possible, {self.obstacle}"
+        shown = f"    $ cd {shlex.quote(self.cwd)} && {shlex.join(self.command)}" if self.command else ""
+        return "\n".join(filter(None, (f"{self.name}: {self.what}", shown)))
+
+
+def tmpdir_candidates(env: Mapping[str, str], *, user: int, build_folder: str, cache: str) -> list[tuple[str, str]]:
+    """Folders that may become TMPDIR, as role and path, best guess first. ``user``: numeric id.
+
+    Names below folders that everybody writes to carry the user's id. A folder of a Slurm job lives as long as that job;
+    what is remembered and gone is left aside later.
+    """
+    own = f"builddoctor-{user}"
+    name = env.get("USER") or env.get("LOGNAME") or ""
+    guesses = [
+        ("SCRATCH", env.get("SCRATCH", ""), own),
+        ("SLURM_TMPDIR", env.get("SLURM_TMPDIR", ""), own),
+        ("scratch", f"/scratch/{name}" if name and "/" not in name else "", own),
+        ("/var/tmp", "/var/tmp", own),  # noqa: S108 - kept across reboots, so on disk
+        ("cache", cache, "tmp"),
+        # Last, since it is remembered for other projects' builds, too.
+        ("build folder", build_folder, ".tmp"),
+    ]
+    return [(role, f"{parent.rstrip('/')}/{leaf}") for role, parent, leaf in guesses if parent.startswith("/")]
+
+
+def plan_fixes(
+    checks: Sequence[Check],
+    candidates: Sequence[Place],
+    *,
+    build_device: str = "",
+    project: str = "",
+    is_git: bool = True,
+) -> list[Fix]:
+    """The fixes that these checks ask for, each once, in the order of the checks; impossible ones say why.
+
+    ``candidates``: ``tmpdir_candidates`` as they were found; ``project``: the folder of the sources; ``is_git``: it is
+    a git checkout.
+    """
+    asked = dict.fromkeys(check.fix for check in checks if check.fix)
+    plans = {
+        TMPDIR_FIX: lambda: _move_tmpdir(candidates, build_device),
+        SUBMODULES_FIX: lambda: _fetch_submodules(project, is_git=is_git),
+    }
+    return [plans[name]() for name in asked if name in plans]
+
+
+def _move_tmpdir(candidates: Sequence[Place], build_device: str) -> Fix:
+    place = best(candidates, build_device=build_device)
+    if place is None:
+        what = "put temporary files on a disk"
+        obstacle = "no folder on a disk with 1 GiB free was found; name one: `export TMPDIR=/some/folder`"
+        return Fix(name=TMPDIR_FIX, what=what, obstacle=obstacle)
+    room = "" if place.free_mib is None else f", {format_mib(place.free_mib)} free"
+    what = (
+        f"temporary files of later `builddoctor build` and `run` go to {place.path} "
+        f"({place.filesystem or 'unknown file system'}{room}), as long as your own TMPDIR is unfit"
+    )
+    return Fix(name=TMPDIR_FIX, what=what, folder=place.path)
+
+
+def _fetch_submodules(project: str, *, is_git: bool) -> Fix:
+    obstacle = "" if is_git else f"{project or 'the project'} is no git checkout"
+    return Fix(
+        name=SUBMODULES_FIX,
+        what="fetch the submodules that are missing",
+        command=FETCH_SUBMODULES,
+        cwd=project,
+        obstacle=obstacle,
+    )

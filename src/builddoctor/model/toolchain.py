@@ -1,0 +1,125 @@
+"""The CUDA toolchain of this machine as facts: what the doctor's checks of nvcc, host compiler and libraries rest on.
+
+Does *not* cover: finding them (``intercept.toolchain``, ``sensors.cuda_libraries``) or judging them
+(``doctor.toolkit``, ``doctor.hazards``).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from builddoctor.model.toolkit import Toolkit
+
+LIBRARIES = ("cudart", "cublas", "cudnn", "nccl", "nvrtc", "nvml", "curand", "cusparse", "cusolver")
+"""Names of the libraries that are looked for."""
+
+
+class NvccPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """One nvcc that answers."""
+
+    nvcc: str
+    """its path, as it was found"""
+    version: str = ""
+    """such as ``12.8.93``; empty when it did not say"""
+    archs: tuple[str, ...] = ()
+    """``sm_90a`` and so on that it can compile for; empty when it did not say"""
+
+    @property
+    def folder(self) -> str:
+        """What ``--toolkit`` and CUDA_HOME take."""
+        head, _, tail = self.nvcc.rpartition("/bin/")
+        return head if head and tail == "nvcc" else self.nvcc
+
+
+class NvccChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which nvcc a build tool takes by itself, without builddoctor."""
+
+    taken_by: Literal["builddoctor", "CMake", "torch"]
+    because: str
+    """``CUDACXX``, ``CUDA_HOME``, ``CUDA_PATH``, ``PATH`` …"""
+    nvcc: str
+    version: str = ""
+
+
+class HostCompilerChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """One C++ compiler as nvcc's host compiler. Its versions are those that it gives to the preprocessor."""
+
+    driver: str
+    because: str = "PATH"
+    """``PATH``, ``NVCC_CCBIN``, ``NVCC_PREPEND_FLAGS``, ``CUDAHOSTCXX`` …"""
+    taken_by: Literal["nvcc", "CMake", "torch", ""] = "nvcc"
+    """empty: nobody takes it, it is there"""
+    kind: Literal["gnu", "clang", ""] = ""
+    """empty when it did not say"""
+    version: str = ""
+    """such as ``12.2.0``"""
+    glibc: str = ""
+    """version of the C library's headers that it includes (``2.36``); a conda compiler brings its own"""
+
+    @property
+    def major(self) -> int | None:
+        head = self.version.partition(".")[0]
+        return int(head) if head.isdigit() else None
+
+
+class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a toolkit's ``crt/host_config.h`` accepts. None: it says nothing, or could not be read."""
+
+    gnu_newest: int | None = None
+    """newest gcc, major version"""
+    clang_newest: int | None = None
+    clang_oldest: int | None = None
+
+
+class LibraryCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """One copy of a library. Paths are empty where that part is missing."""
+
+    name: str
+    """one of LIBRARIES"""
+    place: str
+    """how a person finds it: a folder, with the variable that names it where there is one"""
+    kind: Literal["toolkit", "system", "conda", "variable", "python"]
+    header: str = ""
+    header_version: str = ""
+    library: str = ""
+    library_version: str = ""
+    """from the file's name: ``9.13.0``, or only ``9``"""
+    linkable: bool = False
+    """``lib<name>.so`` or a static one: what ``-l<name>`` finds"""
+
+
+class Toolchain(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides whether nvcc can compile here."""
+
+    wanted: str = ""
+    """what ``--toolkit`` said"""
+    toolkit: Toolkit | None = None
+    problem: str = ""
+    """why there is no toolkit"""
+    hint: str = ""
+    archs: tuple[str, ...] = ()
+    """what the toolkit's nvcc can compile for, ``sm_75`` to ``sm_121f``; empty when it did not say"""
+    choices: tuple[NvccChoice, ...] = ()
+    others: tuple[NvccPlace, ...] = ()
+    """further nvcc on this machine"""
+    hosts: tuple[HostCompilerChoice, ...] = ()
+    """nvcc's own first; then those that CMake or torch hand to it instead, where a variable says so"""
+    host_problem: str = ""
+    """why nvcc found no host compiler"""
+    spare_hosts: tuple[HostCompilerChoice, ...] = ()
+    """further g++-N and clang++-N on PATH"""
+    limits: HostLimits = HostLimits()
+    unsupported_allowed_by: str = ""
+    """the variable in which ``-allow-unsupported-compiler`` stands"""
+    bare_functions: tuple[str, ...] | None = None
+    """of cospi, sinpi and rsqrt those that the toolkit's headers declare without an exception specification: they clash
+    with a glibc that has them; None when the header could not be read"""
+    links: bool | None = None
+    """nvcc's library folders hold cudart and cudadevrt; None when they are not known"""
+    library_folder: str = ""
+    """where cudart lies when nvcc does not look there"""
+    wheels_without_nvcc: str = ""
+    """a folder of CUDA 12's python packages: ptxas, but neither nvcc nor cudafe++"""
+    libraries: tuple[LibraryCopy, ...] = ()

@@ -1,0 +1,80 @@
+"""The doctor's short look before a build: what is worth a warning, and what cannot succeed.
+
+Covers: choosing the checks that matter now, stopping a build in a second that would fail after minutes, and TMPDIR as
+``doctor --fix`` settled it.
+Does *not* cover: the checks themselves (``doctor``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from builddoctor.doctor.examine import Question, examine_briefly
+from builddoctor.doctor.subject import Subject, is_project, subject_of
+from builddoctor.errors import BuildImpossibleError
+from builddoctor.model.check import Check, Status
+from builddoctor.model.request import RunRequest
+from builddoctor.model.toolkit import Toolkit
+from builddoctor.projects.archs import parse_archs
+from builddoctor.render.checks import brief_lines
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.supervise.fixing import remembered_tmpdir
+from builddoctor.supervise.prepare import site_folders
+
+STOPS_ANY_COMMAND = frozenset(("nvcc-arch", "submodules", "memory-limit"))
+"""With ``run`` nobody knows what the command needs: only these stop it."""
+
+QUIET = frozenset(("memory-held", "cores-memory", "python-version", "libraries"))
+"""Worth a line to somebody who asks, not before every build."""
+
+
+class Foresight(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen before the build."""
+
+    env: Mapping[str, str]
+    """the environment to build in"""
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def settle_environment(env: Mapping[str, str], root: SystemRoot) -> Foresight:
+    """The environment of the build: TMPDIR moved where ``doctor --fix`` settled that, and said so."""
+    moved = remembered_tmpdir(env, root)
+    if not moved:
+        return Foresight(env=env)
+    note = f"temporary files go to {moved}, as `doctor --fix` settled it"
+    return Foresight(env={**env, "TMPDIR": moved}, notes=(note,))
+
+
+def look_ahead(request: RunRequest, env: Mapping[str, str], root: SystemRoot, toolkit: Toolkit | None) -> list[str]:
+    """Warnings, a line each. Raises BuildImpossibleError when the build cannot succeed."""
+    folder = Path(request.cwd)
+    archs = parse_archs(",".join(request.archs)) if request.archs else ()
+    subject = subject_of(folder, archs) if is_project(folder) else Subject(archs=archs)
+    report = examine_briefly(
+        root,
+        env,
+        Question(
+            subject=subject,
+            wanted_toolkit=request.toolkit,
+            known_toolkit=toolkit,
+            memory_mib=request.memory_mib,
+            site_folders=site_folders(),
+        ),
+        with_tools=request.need_toolkit,
+    )
+    fatal = [check for check in report.checks if check.stops_build and _applies(check, request)]
+    if fatal:
+        raise BuildImpossibleError(
+            f"this build cannot succeed (`--no-doctor` tries it): {'; '.join(check.text for check in fatal)}",
+            hint=fatal[0].hint or "`builddoctor doctor` shows the whole page",
+        )
+    told = [check for check in report.checks if check.status is not Status.OK and check.name not in QUIET]
+    return brief_lines(told)
+
+
+def _applies(check: Check, request: RunRequest) -> bool:
+    return request.need_toolkit or check.name in STOPS_ANY_COMMAND
