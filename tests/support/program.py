@@ -12,6 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from builddoctor.model.request import RunRequest
+from builddoctor.policy.rules import Rules
 from builddoctor.trace.reader import TraceReader
 from builddoctor.trace.records import AnyRecord
 
@@ -37,6 +41,20 @@ class Program:
         """``builddoctor run`` of a command, with summary and trace in our files."""
         files = ["--summary", str(self.summary_file), "--trace", str(self.trace_file)]
         return self.argv("run", *files, *options, "--", *command)
+
+    def with_rules(self, rules: Rules, *command: str, toolkit: str = "", zero: bool = False) -> list[str]:
+        """``builddoctor run`` of a command with other thresholds (``support.short_rules``)."""
+        request = RunRequest(
+            command=command,
+            cwd=str(self.folder),
+            title="demo",
+            toolkit=toolkit,
+            trace=str(self.trace_file),
+            summary=str(self.summary_file),
+        )
+        script = str(Path(__file__).with_name("short_rules.py"))
+        words = [msgspec.json.encode(each).decode() for each in (rules, request)]
+        return [sys.executable, script, *words, *(["zero"] if zero else [])]
 
     def run(
         self, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
@@ -71,16 +89,23 @@ class Program:
         return list(TraceReader(self.trace_file))
 
     def await_record(self, kind: type[AnyRecord], process: subprocess.Popen[str], **wanted: object) -> AnyRecord:
-        """Wait until the trace has a record of this kind with these values: the handshake with a running build."""
+        """Wait until the trace has a record of this kind with these values: the handshake with a running build.
+
+        A value may be a function that says whether the record's will do.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             if self.trace_file.exists() and self.trace_file.stat().st_size:
                 for record in TraceReader(self.trace_file):
-                    if isinstance(record, kind) and all(getattr(record, k) == v for k, v in wanted.items()):
+                    if isinstance(record, kind) and all(_is(getattr(record, k), v) for k, v in wanted.items()):
                         return record
             assert process.poll() is None, f"builddoctor ended early: {process.communicate()[0]}"
             select.select([], [], [], 0.05)
         raise AssertionError(f"no {kind.__name__} {wanted} in the trace")
+
+
+def _is(value: object, wanted: object) -> bool:
+    return bool(wanted(value)) if callable(wanted) else value == wanted
 
 
 def clean_environment() -> dict[str, str]:

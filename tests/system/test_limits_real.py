@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from builddoctor.model.limits import MemoryReading
-from builddoctor.trace.records import TickRecord
+from builddoctor.trace.records import Header, TickRecord
 from support.capabilities import CGROUP_V1
 from support.memcg import MemoryCgroup, memory_cgroup
 from support.program import Program, clean_environment
@@ -177,3 +180,20 @@ def test_a_limit_lowered_in_mid_build_takes_effect(program: Program) -> None:
         assert lowered.budget_mib < 900
         process.terminate()
         process.communicate()
+
+
+@pytest.mark.trap(35)
+def test_the_trace_survives_the_end_of_everything(program: Program) -> None:
+    """What memory.oom.group does: all processes of the group get SIGKILL at once, builddoctor and guardian too."""
+    with memory_cgroup(2000 * MIB) as group:
+        process = program.start(group.wrapped(program.supervised("tail", "-f", "/dev/null")))
+        program.await_record(TickRecord, process)
+        while members := group.members():
+            for pid in members:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    first, *rest = program.records()
+    assert isinstance(first, Header)
+    assert any(isinstance(record, TickRecord) for record in rest)

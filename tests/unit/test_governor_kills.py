@@ -154,6 +154,7 @@ def test_the_only_running_phase_is_never_ended() -> None:
     assert feed(governor, sampled({1: 990}, headroom_mib=0), 10.0) == []
 
 
+@pytest.mark.trap(32)
 def test_memory_falls_before_the_next_kill_is_considered() -> None:
     """One kill at a time; the next only when the victim is gone and headroom is still low."""
     governor = running({1: 300, 2: 300, 3: 300}, every_s=0.0)

@@ -24,6 +24,15 @@ def test_more_available_than_there_is_is_clamped_and_doubted() -> None:
     assert "lxcfs" in level.note
 
 
+@pytest.mark.trap(15)
+def test_lxcfs_is_read_by_what_is_free_and_cached() -> None:
+    """MemAvailable is the host's there; MemFree and the page cache are the container's own."""
+    cache = {"Inactive(file)": 4 * GIB_KIB, "Active(file)": 8 * GIB_KIB}
+    (level,) = HostSensor(TextRoot(host(MemAvailable=90 * GIB_KIB, **cache))).levels()
+    assert (level.headroom_mib, level.confidence) == ((2 + 4 + 4) * 1024, "medium")
+    assert "page cache" in level.source
+
+
 @pytest.mark.trap(41)
 @pytest.mark.parametrize(
     "swap", [{}, {"SwapTotal": 64 * GIB_KIB, "SwapFree": 64 * GIB_KIB}, {"SwapTotal": GIB_KIB, "SwapFree": 0}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,14 @@ from builddoctor.sensors.process import Processes, RssProbe
 from unit.trees import plant
 
 
-def stat(name: str, parent: int = 7, start: int = 4242) -> str:
+def stat(name: str, parent: int = 7, start: int = 4242, *, user: int = 0, kernel: int = 0) -> str:
     """A stat line of a process with this name."""
-    after = ["S", str(parent), *("0" for _ in range(17)), str(start), "1000", "200"]
+    zeroes = ["0"] * 9, ["0"] * 6
+    after = ["S", str(parent), *zeroes[0], str(user), str(kernel), *zeroes[1], str(start), "1000", "200"]
     return f"12 ({name}) {' '.join(after)}\n"
 
 
+@pytest.mark.trap(17)
 @pytest.mark.parametrize(("page_bytes", "size_mib"), [(4096, 300), (16384, 1200), (65536, 4800)])
 def test_statm_counts_pages_of_this_kernels_size(tmp_path: Path, page_bytes: int, size_mib: float) -> None:
     """76800 anonymous pages are 300 MiB on x86-64 and 4.7 GiB on a Grace with 64 KiB pages."""
@@ -98,3 +101,32 @@ def test_a_command_line_is_split_at_its_nuls(tmp_path: Path, cmdline: str | byte
     processes = Processes(plant(tmp_path, {"/proc/12/cmdline": cmdline}))
     assert processes.argv(12) == argv
     assert processes.argv(13) == []
+
+
+def test_processor_time_is_that_of_user_and_kernel_mode(tmp_path: Path) -> None:
+    """In clock ticks, of which Linux has a hundred a second."""
+    processes = Processes(plant(tmp_path, {"/proc/12/stat": stat("cudafe++ (x)", user=5900, kernel=150)}))
+    assert processes.cpu_s(12) == 6050 / os.sysconf("SC_CLK_TCK")
+    assert processes.cpu_s(13) is None
+
+
+@pytest.mark.parametrize("text", ["", "12 (cut) S 7", "12 (x) S 7 " + "x " * 30])
+def test_processor_time_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    """Not zero: a process that uses none is something else."""
+    assert Processes(plant(tmp_path, {"/proc/12/stat": text})).cpu_s(12) is None
+
+
+def test_page_tables_tell_anonymous_memory(tmp_path: Path) -> None:
+    """Not what is mapped from files or shared, and not huge pages a second time."""
+    rollup = (
+        "55cee6e2f000-7ffe736da000 ---p 00000000 00:00 0                          [rollup]\n"
+        "Rss:             5000000 kB\nPss_Anon:        9 kB\nAnonymous:       4194304 kB\nAnonHugePages:   2048 kB\n"
+    )
+    assert Processes(plant(tmp_path, {"/proc/12/smaps_rollup": rollup})).anon_by_rollup_mib(12) == 4096
+
+
+@pytest.mark.parametrize("text", [None, "", "Anonymous:", "Anonymous: x kB", "Anonymous: -4 kB", b"\xff\0Anonymous"])
+def test_page_tables_that_cannot_be_read_are_none(tmp_path: Path, text: str | bytes | None) -> None:
+    """A process that is gone, or another user's; zero would be a reading."""
+    processes = Processes(plant(tmp_path, {} if text is None else {"/proc/12/smaps_rollup": text}))
+    assert processes.anon_by_rollup_mib(12) is None

@@ -128,6 +128,17 @@ def test_a_verdict_names_the_phase_and_its_evidence(verdict: str, words: str) ->
     assert words in "\n".join(closing(failed, title="demo", blame="cicc of a.cu", peak_mib=4000))
 
 
+def test_the_advice_about_a_runaway_is_another_compiler_and_never_fewer_jobs() -> None:
+    """Lowering -j for it cost a user days (TransformerEngine#1996)."""
+    failed = summary(result="failed", exit_code=1, verdict="runaway", runaways=1)
+    text = "\n".join(closing(failed, title="demo", blame="cudafe++ of a.cu", peak_mib=30000))
+    assert "cudafe++ of a.cu grew without end: 29.3 GiB" in text
+    for words in ("minor version of nvcc", "host", "-std=c++17", "Fewer jobs cannot help"):
+        assert words in text
+    assert "-j" not in text
+    assert "MAX_JOBS" not in text
+
+
 def test_traces_are_listed_with_how_they_ended() -> None:
     """Id, start, time, exit code or that it was cut off, and the title or else the command."""
     whole = Peek(path="/t", header=header(), last_at_s=761, exit_code=0)

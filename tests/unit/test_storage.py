@@ -73,6 +73,21 @@ def test_a_mount_stands_on_its_parent_whatever_the_order() -> None:
     assert point_of(text, "/a/b/c") == "/a/b"
 
 
+def test_the_root_hides_nothing() -> None:
+    """A mount whose parent is not in the table is no older than the root that is listed after it."""
+    assert point_of(mount(30, "/tmp", parent=7) + DISK, "/tmp/x") == "/tmp"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_stacked_mounts_are_told_apart_by_their_parents(turned: bool) -> None:
+    """The upper of two mounts on one folder is the one that stands on the other, in whatever order they are listed."""
+    for point in ("/", "/tmp"):
+        lines = [mount(30, point, "rootfs", parent=1), mount(31, point, "ext4", parent=30)]
+        found = held_by("".join(reversed(lines) if turned else lines), "/tmp/x")
+        assert found is not None
+        assert found.kind == "ext4"
+
+
 def test_escaped_mount_points_are_found() -> None:
     """Blanks, tabs and backslashes stand as octal numbers in mountinfo."""
     text = DISK + mount(30, r"/my\040build\011x\134y")

@@ -38,6 +38,14 @@ def test_the_newest_of_the_usual_folders_comes_first(tmp_path: Path) -> None:
     ]
 
 
+def test_a_toolkit_may_be_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--toolkit ./cuda`` becomes absolute, since it is run from another folder. A home of nobody is no error."""
+    install(tmp_path, "cuda/bin/nvcc")
+    monkeypatch.chdir(tmp_path)
+    assert found(tmp_path, wanted="./cuda") == ["cuda/bin/nvcc"]
+    assert found(tmp_path, wanted="~no-such-user/cuda") == []
+
+
 def test_what_the_environment_names_comes_before_what_lies_around(tmp_path: Path) -> None:
     """CUDACXX, CUDA_HOME, CUDA_PATH, PATH, conda, pip's wheels, in this order."""
     names = ("cxx", "home/bin/nvcc", "path/bin/nvcc", "bin/nvcc", "conda/bin/nvcc", "usr/local/cuda/bin/nvcc")

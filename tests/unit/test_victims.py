@@ -34,6 +34,13 @@ def test_the_one_that_frees_most_for_the_least_lost_work_is_ended() -> None:
     assert choose([oldest, big_and_old, candidate(3, 50, 9)]) == big_and_old
 
 
+def test_one_that_may_be_a_runaway_is_ended_first_though_it_is_the_oldest() -> None:
+    """Else all others would be ended for it, one by one; but the only running phase is never ended for memory."""
+    suspect = Candidate(phase_id=1, rss_mib=9000, age_s=500, suspect=True)
+    assert choose([suspect, candidate(2, 300, 5), candidate(3, 9500, 5)]) == suspect
+    assert choose([suspect]) is None
+
+
 def test_the_order_of_candidates_does_not_matter() -> None:
     """The same phases give the same victim, ties included."""
     candidates = [candidate(1, 100, 10), candidate(2, 100, 5), candidate(3, 100, 5)]

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
+from builddoctor.sensors.mounts import Mount, read_mounts
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.units import whole_number
 
@@ -37,13 +38,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
 
 
-class _Mount(msgspec.Struct, frozen=True):
-    root: str
-    point: str
-    kind: str
-    options: frozenset[str]
-
-
 def find_place(root: SystemRoot) -> CgroupPlace | None:
     """Our memory cgroup, or None when there is none to see."""
     return look_for_place(root).place
@@ -52,10 +46,8 @@ def find_place(root: SystemRoot) -> CgroupPlace | None:
 def look_for_place(root: SystemRoot) -> Found:
     """Our memory cgroup; ``unread`` says when there is one that cannot be seen from here."""
     memberships = _memberships(root.text("/proc/self/cgroup") or "")
-    mounts = _mounts(root.text("/proc/self/mountinfo") or "")
-    if not mounts:
-        # A pod that shares its process namespace: our own mounts lack cgroups, init's have them (automaxprocs#38).
-        mounts = _mounts(root.text("/proc/1/mountinfo") or "")
+    # A pod that shares its process namespace: our own mounts lack cgroups, init's have them (automaxprocs#38).
+    mounts = _cgroup_mounts(root, "self") or _cgroup_mounts(root, "1")
     unread: list[str] = []
     v1_path = memberships.get("memory")
     if v1_path is not None:
@@ -78,7 +70,7 @@ def look_for_place(root: SystemRoot) -> Found:
 def controller_directories(root: SystemRoot, controller: str) -> tuple[str, ...]:
     """Directories of our cgroup for ``controller`` (``cpu``), leaf first; v1's own hierarchy or v2's."""
     memberships = _memberships(root.text("/proc/self/cgroup") or "")
-    mounts = _mounts(root.text("/proc/self/mountinfo") or "")
+    mounts = _cgroup_mounts(root, "self")
     if (path := memberships.get(controller)) is not None:
         place = _first(root, [m for m in mounts if m.kind == "cgroup" and controller in m.options], path, version=1)
         if place is not None:
@@ -92,7 +84,7 @@ def _doubts(place: CgroupPlace, path: str) -> tuple[str, ...]:
     return () if place.complete else (f"{place.directories[0]}: our own cgroup {path} lies below it, unseen",)
 
 
-def _first(root: SystemRoot, mounts: Iterable[_Mount], path: str, *, version: int) -> CgroupPlace | None:
+def _first(root: SystemRoot, mounts: Iterable[Mount], path: str, *, version: int) -> CgroupPlace | None:
     """Of several mounts of one hierarchy, the one under /sys/fs/cgroup first; one that shows our own directory wins."""
     partial: CgroupPlace | None = None
     for mount in sorted(mounts, key=lambda each: not each.point.startswith("/sys/fs/cgroup")):
@@ -103,7 +95,7 @@ def _first(root: SystemRoot, mounts: Iterable[_Mount], path: str, *, version: in
     return partial
 
 
-def _locate(root: SystemRoot, mount: _Mount, path: str, version: int) -> CgroupPlace | None:
+def _locate(root: SystemRoot, mount: Mount, path: str, version: int) -> CgroupPlace | None:
     """Our directory below this mount, both as names below the hierarchy's (or our namespace's) root."""
     above_root, root_names = _split(mount.root)
     above_path, path_names = _split(path)
@@ -133,7 +125,7 @@ def _split(path: str) -> tuple[int, tuple[str, ...]]:
     return above, tuple(name for name in names[above:] if name != "..")
 
 
-def _place(mount: _Mount, names: tuple[str, ...], version: int, *, complete: bool = True) -> CgroupPlace:
+def _place(mount: Mount, names: tuple[str, ...], version: int, *, complete: bool = True) -> CgroupPlace:
     here = PurePosixPath(mount.point)
     directories = [str(here)]
     for name in names:
@@ -177,24 +169,8 @@ def _own_pid(root: SystemRoot) -> int | None:
     return whole_number((root.text("/proc/self/stat") or "").partition(" ")[0])
 
 
-def _mounts(text: str) -> list[_Mount]:
-    mounts: list[_Mount] = []
-    # Not splitlines(): names may hold what it takes for an end of line (U+0085, form feed).
-    for line in text.split("\n"):
-        before, separator, after = line.partition(" - ")
-        fields, tail = before.split(" "), after.split(" ")
-        if not separator or len(fields) < 6 or len(tail) < 3 or tail[0] not in ("cgroup", "cgroup2"):
-            continue
-        options = frozenset(tail[2].split(","))
-        mounts.append(_Mount(unescape(fields[3]), unescape(fields[4]), tail[0], options))
-    return mounts
-
-
-def unescape(field: str) -> str:
-    """mountinfo writes blank, tab, newline and backslash as octal."""
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        field = field.replace(code, char)
-    return field
+def _cgroup_mounts(root: SystemRoot, process: str) -> list[Mount]:
+    return [mount for mount in read_mounts(root, process) if mount.kind in ("cgroup", "cgroup2")]
 
 
 def _memberships(text: str) -> dict[str, str]:

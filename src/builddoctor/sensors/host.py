@@ -33,6 +33,7 @@ _WANTED = frozenset(
         "MemFree",
         "MemAvailable",
         "Inactive(file)",
+        "Active(file)",
         "SwapTotal",
         "SwapFree",
         "Shmem",
@@ -117,6 +118,9 @@ class HostSensor:
             )
         available_mib = available_kib / 1024
         if available_kib > total_kib:
+            # lxcfs: MemTotal is the container's, MemAvailable the host's. What is free and cached is the container's.
+            available_mib = _free_and_cached_kib(kib, total_kib) / 1024
+            source = "/proc/meminfo MemFree and page cache"
             confidence, note = "medium", "MemAvailable is above MemTotal: not the kernel's own figures (lxcfs)"
         if arc_mib := self._arc_mib():
             available_mib += ARC_SHARE * arc_mib
@@ -152,6 +156,13 @@ def _host_level(source: str, limit_mib: float, headroom_mib: float, confidence: 
     return MemoryLevel(
         source=source, kind="host", limit_mib=limit_mib, headroom_mib=headroom_mib, confidence=sure, note=note
     )
+
+
+def _free_and_cached_kib(kib: Mapping[str, int], total_kib: int) -> float:
+    """What MemAvailable would be about; all of memory where the figures for it are missing."""
+    if "MemFree" not in kib or "Inactive(file)" not in kib:
+        return total_kib
+    return kib["MemFree"] + kib["Inactive(file)"] + 0.5 * kib.get("Active(file)", 0)
 
 
 def _hugetlb_kib(kib: Mapping[str, int]) -> int:

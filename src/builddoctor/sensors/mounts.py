@@ -21,6 +21,8 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     parent: str
     device: str
+    root: str
+    """the folder of the file system (of a cgroup hierarchy: the cgroup) that is seen at ``point``"""
     point: str
     kind: str
     source: str
@@ -33,9 +35,10 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
         return next((each[len(prefix) :] for each in self.options if each.startswith(prefix)), "")
 
 
-def read_mounts(root: SystemRoot) -> tuple[Mount, ...]:
-    """All mounts of our namespace, in the kernel's order; none when they cannot be read."""
-    mounts = (_parse(line) for line in (root.text("/proc/self/mountinfo") or "").splitlines())
+def read_mounts(root: SystemRoot, process: str = "self") -> tuple[Mount, ...]:
+    """All mounts of a process's namespace, in the kernel's order; none when they cannot be read."""
+    # Not splitlines(): names may hold what it takes for an end of line (U+0085, form feed).
+    mounts = (_parse(line) for line in (root.text(f"/proc/{process}/mountinfo") or "").split("\n"))
     return tuple(mount for mount in mounts if mount is not None)
 
 
@@ -50,10 +53,18 @@ def holder(mounts: Sequence[Mount], path: str) -> Mount | None:
     for mount in mounts:
         if not _below(path, mount.point):
             continue
-        deeper = best is None or len(mount.point) >= len(best.point)
-        if deeper or (mount.point != "/" and best is not None and not _stands_on(parents, best.id, mount.id)):
+        if best is None or _covers(parents, mount, best):
             best = mount
     return best
+
+
+def _covers(parents: dict[str, str], later: Mount, earlier: Mount) -> bool:
+    if len(later.point) > len(earlier.point):
+        return True
+    if later.point == "/" != earlier.point:
+        # Nothing is mounted over the root of a process: what it hid is not in its table.
+        return False
+    return not _stands_on(parents, earlier.id, later.id)
 
 
 def _below(path: str, point: str) -> bool:
@@ -81,6 +92,7 @@ def _parse(line: str) -> Mount | None:
         id=fields[0],
         parent=fields[1],
         device=fields[2],
+        root=_unescape(fields[3]),
         point=_unescape(fields[4]),
         kind=_unescape(tail[0]),
         source=_unescape(tail[1]),

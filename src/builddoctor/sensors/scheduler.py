@@ -59,7 +59,7 @@ def scheduler_level(found: Allotment, own_use_mib: float) -> MemoryLevel:
 def _slurm(env: Mapping[str, str]) -> Allotment | None:
     per_node = whole_number(env.get("SLURM_MEM_PER_NODE", ""))
     if per_node is not None:
-        return Allotment(source="SLURM_MEM_PER_NODE", memory_mib=per_node)
+        return Allotment(source="SLURM_MEM_PER_NODE", memory_mib=float(per_node))
     for name, counts in (
         ("SLURM_MEM_PER_CPU", ("SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE")),
         ("SLURM_MEM_PER_GPU", ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_JOB_GPUS")),
@@ -70,7 +70,7 @@ def _slurm(env: Mapping[str, str]) -> Allotment | None:
         for count_name in counts:
             if count := _count(env.get(count_name, ""), listed=count_name == "SLURM_JOB_GPUS"):
                 return Allotment(source=f"{name} x {count_name}", memory_mib=float(each * count))
-        return Allotment(source=name, memory_mib=each, confidence="low")
+        return Allotment(source=name, memory_mib=float(each), confidence="low")
     return None
 
 

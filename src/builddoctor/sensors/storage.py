@@ -122,9 +122,9 @@ def _in_memory(root: SystemRoot, mounts: Sequence[Mount], mount: Mount) -> bool:
         if mount.kind not in ("overlay", "fuse.fuse-overlayfs") or not upper.startswith("/"):
             return False
         real, complete = _existing(root, upper)
+        # A container's upper layer is named as the host sees it: that name means nothing here.
         below = holder(mounts, real) if complete else None
-        if below is None or below.point == mount.point:
-            # A container's upper layer is named as the host sees it: that name means nothing here.
+        if below is None:
             return False
         mount = below
     return False

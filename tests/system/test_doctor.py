@@ -1,0 +1,188 @@
+"""The doctor as a program: what it prints, what it leaves alone, and the builds that it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builddoctor.trace.records import Note
+from support.memcg import memory_cgroup
+from support.program import Program
+
+MIB = 1024**2
+READ_ONLY = """
+mount --make-rprivate / || exit 9
+awk '{print $5}' /proc/self/mountinfo | sort -u | while read -r point; do
+    mount -o remount,bind,ro "$point" 2>/dev/null
+done
+if touch "$1/proof" 2>/dev/null; then exit 9; fi
+shift
+exec "$@"
+"""
+AS_NOBODY = """
+import contextlib, io, os, sys
+from builddoctor.cli.app import main
+arguments = sys.argv[1:]
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    main(arguments)  # all modules are in, wherever Python lives
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+sys.exit(main(arguments))
+"""
+
+
+def everything_below(folder: Path) -> dict[str, int]:
+    """Each file and folder with its time of change."""
+    return {str(path): path.lstat().st_mtime_ns for path in [folder, *folder.rglob("*")]}
+
+
+def checkout(folder: Path, *, fetches: bool = False) -> Path:
+    """A git checkout whose setup.py needs a submodule that is not there."""
+    folder.mkdir()
+    (folder / ".git").mkdir()
+    (folder / "3rdparty" / "cutlass").mkdir(parents=True)
+    (folder / ".gitmodules").write_text('[submodule "c"]\n\tpath = 3rdparty/cutlass\n\turl = ../cutlass.git\n')
+    (folder / "setup.py").write_text(
+        "include = '3rdparty/cutlass/include'\nfrom setuptools import setup\nsetup(name='x')\n"
+    )
+    return folder
+
+
+def test_the_page_and_the_json_say_the_same(program: Program) -> None:
+    """Keys that others rely on, every check with a status, and the exit code by the worst."""
+    done = program.run("doctor", "--json")
+    report = json.loads(done.stdout)
+    assert {"limit_mib", "headroom_mib", "budget_mib", "limited_by", "checks"} <= set(report)
+    assert 0 < report["budget_mib"] < report["headroom_mib"] <= report["limit_mib"] * 1.0001
+    assert {check["status"] for check in report["checks"]} <= {"ok", "warning", "problem"}
+    assert done.returncode == {"ok": 0, "warning": 1, "problem": 2}[report["status"]]
+    page = program.run("doctor")
+    assert page.returncode == done.returncode
+    assert page.stderr == done.stderr == ""
+    for topic in {check["topic"] for check in report["checks"]}:
+        assert topic in page.stdout
+
+
+@pytest.mark.needs_memcg
+def test_the_cgroup_that_limits_is_named(program: Program) -> None:
+    """Not the machine's memory."""
+    with memory_cgroup(1500 * MIB) as group:
+        done = group.run(program.argv("doctor", "--json"), env=program.env)
+        report = json.loads(done.stdout)
+        assert (report["limit_mib"], report["limited_by"]) == (1500, f"{group.folder}/memory.limit_in_bytes")
+        assert report["budget_mib"] < 1400
+
+
+def test_it_writes_nothing(program: Program) -> None:
+    """Neither cache nor trace nor anything in the project."""
+    project = checkout(program.folder / "project")
+    before = everything_below(program.folder)
+    for arguments in (["doctor"], ["doctor", str(project), "--arch", "sm_90", "--json"], ["doctor", "--fix"]):
+        program.run(*arguments, env={"HOME": str(program.folder), "TMPDIR": "/tmp"})
+    assert everything_below(program.folder) == before
+
+
+@pytest.mark.needs_unshare
+def test_it_runs_where_nothing_can_be_written_and_no_network_is(program: Program) -> None:
+    """All mounts read-only, an empty network namespace: the whole page, with the folders that will be in the way."""
+    command = ["unshare", "-m", "-n", "/bin/sh", "-c", READ_ONLY, "sh", str(program.folder)]
+    done = subprocess.run(
+        [*command, *program.argv("doctor", "--json")],
+        env=program.env,
+        capture_output=True,
+        text=True,
+        cwd=program.folder,
+    )
+    assert done.returncode == 2, done.stderr
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks["memory-limit"]["status"] == "ok"
+    assert any("cannot be written" in check["text"] for check in checks.values())
+
+
+@pytest.mark.needs_unshare
+@pytest.mark.trap(28)
+def test_nobody_is_told_what_cannot_be_seen(program: Program) -> None:
+    """Without root and without rights: the limits all the same, and that the kernel log is closed."""
+    program.folder.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, "doctor", "--json"],
+        env={**program.env, "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert done.stderr == ""
+    assert checks["memory-limit"]["status"] == "ok"
+    assert "not to be seen from here: the kernel log" in checks["evidence"]["text"]
+
+
+def test_a_build_that_cannot_succeed_is_stopped_before_anything_starts(program: Program) -> None:
+    """A submodule that setup.py needs is missing: `build` and `run` say so, and the command never runs."""
+    project = checkout(program.folder / "project")
+    for arguments in (["build", str(project)], ["run", "--", "touch", "started"]):
+        done = program.run(*arguments, cwd=project)
+        assert done.returncode == 80
+        assert "3rdparty/cutlass is empty" in done.stderr
+        assert "hint: cd " in done.stderr
+        assert "git submodule update --init --recursive" in done.stderr
+        assert not (project / "started").exists()
+    done = program.run("run", "--no-doctor", "--", "touch", "started", cwd=project)
+    assert done.returncode == 0
+    assert (project / "started").exists()
+
+
+@pytest.mark.needs_nvcc
+@pytest.mark.parametrize("command", [["build", "."], ["run", "--", "touch", "started"]])
+def test_an_architecture_that_nvcc_does_not_know_stops_the_build(program: Program, command: list[str]) -> None:
+    """Whatever the toolkit: sm_10 is none that any nvcc of today knows."""
+    (program.folder / "CMakeLists.txt").write_text("project(x LANGUAGES CUDA)\n")
+    done = program.run(command[0], "--arch", "sm_20", *command[1:])
+    assert done.returncode == 80
+    assert "does not know sm_20" in done.stderr
+    assert not (program.folder / "started").exists()
+
+
+def test_warnings_stand_at_the_start_of_the_trace(program: Program) -> None:
+    """TMPDIR in memory is said once, before anything runs, and kept."""
+    shared = Path("/dev/shm") / f"bd-test-{os.getpid()}"
+    shared.mkdir()
+    try:
+        done = program.run("run", "--trace", str(program.trace_file), "--", "true", env={"TMPDIR": str(shared)})
+        assert done.returncode == 0
+        notes = [record.text for record in program.records() if isinstance(record, Note)]
+        assert any("TMPDIR" in note and "tmpfs" in note for note in notes)
+    finally:
+        shared.rmdir()
+
+
+def test_fix_moves_tmpdir_for_later_builds(program: Program) -> None:
+    """A preview and nothing else without a yes; with one the next build has the new TMPDIR, and says so."""
+    shared = Path("/dev/shm") / f"bd-test-{os.getpid()}"
+    shared.mkdir()
+    env = {"TMPDIR": str(shared), "SCRATCH": str(program.folder)}
+    try:
+        preview = program.run("doctor", "--fix", env=env)
+        assert "nothing was changed" in preview.stderr
+        assert "temporary files of later" in preview.stderr
+        assert not (program.folder / "state").exists()
+        program.run("doctor", "--fix", "--yes", env=env)
+        done = program.run("run", "--", "/bin/sh", "-c", "echo TMPDIR=$TMPDIR", env=env)
+        moved = done.stdout.strip().removeprefix("TMPDIR=")
+        assert moved.startswith(str(program.folder))
+        assert f"temporary files go to {moved}" in done.stderr
+    finally:
+        shared.rmdir()
+
+
+def test_an_unknown_project_suggests_one(program: Program) -> None:
+    """And nothing is examined."""
+    done = program.run("doctor", "transformer_engin")
+    assert (done.returncode, done.stdout) == (72, "")
+    assert "builddoctor doctor transformer_engine" in done.stderr

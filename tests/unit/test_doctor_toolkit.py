@@ -1,0 +1,326 @@
+"""The doctor on nvcc, its host compiler and CUDA's libraries."""
+
+from __future__ import annotations
+
+import pytest
+
+from builddoctor.doctor.arch_table import knows, span
+from builddoctor.doctor.toolkit import toolkit_checks
+from builddoctor.model.check import Check, Status
+from builddoctor.model.toolchain import HostLimits, NvccChoice, Toolchain
+from builddoctor.projects.archs import parse_archs
+from unit.toolchains import copy, host, place, toolchain, toolkit
+
+TEN = HostLimits(gnu_newest=14, clang_newest=19, clang_oldest=3)
+WHEEL = "/venv/site-packages/nvidia"
+
+
+def checked(facts: Toolchain, archs: str = "", **more: object) -> dict[str, Check]:
+    """Checks by name; a name that comes twice keeps its first."""
+    found: dict[str, Check] = {}
+    for check in toolkit_checks(facts, parse_archs(archs) if archs else (), **more):  # type: ignore[arg-type]
+        found.setdefault(check.name, check)
+    return found
+
+
+def test_a_toolchain_in_which_all_is_well_says_so_in_three_lines() -> None:
+    """One for nvcc, one for its host compiler, one for the libraries; nothing stops."""
+    checks = toolkit_checks(toolchain(), parse_archs("sm_100,sm_90a"))
+    assert [(check.topic, check.status) for check in checks] == [
+        ("nvcc", Status.OK),
+        ("host compiler", Status.OK),
+        ("libraries", Status.OK),
+    ]
+    assert checks[0].text == "13.0.88 knows sm_100 and sm_90a (/usr/local/cuda)"
+    assert checks[1].text == "gcc 12.2.0 (/usr/bin/gcc); nvcc 13.0.88 accepts up to 15"
+    assert checks[2].text == "cudart 13.0"
+    assert not any(check.stops_build for check in checks)
+
+
+def test_an_architecture_that_is_too_new_stops_the_build() -> None:
+    """With the version that knows it, and the packages that bring one."""
+    check = checked(toolchain("12.6.85"), "sm_90,sm_100")["nvcc-arch"]
+    assert (check.status, check.stops_build) == (Status.PROBLEM, True)
+    assert check.text == "nvcc 12.6.85 does not know sm_100; it needs 12.8 or newer"
+    assert check.hint == 'pip install "cuda-toolkit[nvcc,cudart,cccl]==13.0.*"'
+
+
+def test_a_toolkit_of_this_machine_that_knows_them_all_is_the_first_advice() -> None:
+    """One that knows only some is none."""
+    others = (place("12.6.85", "/opt/cuda-12.6"), place("13.0.88", "/opt/my cuda"))
+    check = checked(toolchain("12.6.85", others=others), "100")["nvcc-arch"]
+    assert check.hint == "--toolkit '/opt/my cuda'"
+
+
+@pytest.mark.parametrize(
+    ("archs", "text", "hint"),
+    [
+        ("50,60", "nvcc 13.0.88 does not know sm_50 and sm_60; 13.0 dropped them", "conda create"),
+        ("101a", "nvcc 13.0.88 does not know sm_101a; since 13.0 it is called sm_110a", "--arch sm_110a"),
+        ("107", "nvcc 13.0.88 does not know sm_107; it needs 13.4 or newer", "==13.4.*"),
+        ("99", "nvcc 13.0.88 does not know sm_99; no toolkit that we know of does", "nvcc --list-gpu-code"),
+        ("70,110", "nvcc 13.0.88 does not know sm_70; 13.0 dropped it", "build without sm_70, or in two builds"),
+    ],
+)
+def test_each_reason_has_its_own_words_and_next_step(archs: str, text: str, hint: str) -> None:
+    """Dropped, renamed, too new, unheard of, and a pair that no toolkit has."""
+    check = checked(toolchain(), archs)["nvcc-arch"]
+    assert check.text == text
+    assert hint in check.hint
+
+
+def test_a_project_without_cuda_code_is_not_stopped() -> None:
+    """Nor is it a problem then that there is no nvcc."""
+    without = checked(Toolchain(problem="no CUDA compiler (nvcc) found on this machine"), needs_nvcc=False)["nvcc"]
+    assert (without.status, without.stops_build) == (Status.WARNING, False)
+    assert not checked(toolchain(), "50", needs_nvcc=False)["nvcc-arch"].stops_build
+
+
+def test_no_nvcc_says_what_lies_there_instead() -> None:
+    """CUDA 12's python packages look like a toolkit, and are none."""
+    facts = Toolchain(problem="no CUDA compiler", hint="get one", wheels_without_nvcc=f"{WHEEL}/cuda_nvcc")
+    check = checked(facts)["nvcc"]
+    assert (check.status, check.stops_build, check.hint) == (Status.PROBLEM, True, "get one")
+    assert f"({WHEEL}/cuda_nvcc) have ptxas, but no nvcc" in check.text
+
+
+def test_a_toolkit_that_was_asked_for_and_is_not_here_names_those_that_are() -> None:
+    """Without such a wish all were tried, and none of them is advice."""
+    others = (place("13.0.88", "/usr/local/cuda-13.0"),)
+    assert (
+        checked(Toolchain(wanted="12.8", problem="no", others=others))["nvcc"].hint == "--toolkit /usr/local/cuda-13.0"
+    )
+    assert checked(Toolchain(problem="it does not run", hint="fetch", others=others))["nvcc"].hint == "fetch"
+
+
+def test_an_nvcc_without_any_host_compiler_is_told_as_that() -> None:
+    """nvcc's own words blame the properties of a compiler that is not there."""
+    said = "the CUDA compiler does not run: nvcc fatal   : Failed to preprocess host compiler properties."
+    check = checked(Toolchain(problem=said))["host-compiler"]
+    assert (check.status, check.stops_build) == (Status.PROBLEM, True)
+    assert "install g++" in check.hint
+
+
+def test_an_nvcc_that_does_not_say_what_it_knows_is_judged_by_its_version() -> None:
+    """And one without a version is not judged at all, but for a warning."""
+    assert "nvcc" in checked(toolchain("12.9.86", archs=()), "103")
+    assert "nvcc-arch" in checked(toolchain("12.8.93", archs=()), "103")
+    unsure = checked(toolchain("12.9.86", archs=(), toolkit=toolkit("")), "103")["nvcc-arch"]
+    assert (unsure.status, unsure.stops_build) == (Status.WARNING, False)
+
+
+@pytest.mark.parametrize(
+    ("arch", "version", "known"),
+    [
+        ("100", "12.8.61", True),
+        ("100f", "12.8.61", False),
+        ("100f", "12.9.41", True),
+        ("90a", "11.8.89", False),
+        ("90", "11.8.89", True),
+        ("75", "13.0.88", True),
+        ("72", "12.9.86", True),
+        ("72", "13.0.48", False),
+        ("37", "12.0.0", False),
+        ("123", "13.0.88", None),
+        ("90", "", None),
+        ("90", "12." + "9" * 5000, None),
+    ],
+)
+def test_the_table_knows_when_architectures_came_and_went(arch: str, version: str, known: bool | None) -> None:
+    """Variants came later than the plain ones; None where neither nvcc nor the table says."""
+    assert knows((), version, parse_archs(arch)[0]) is known
+
+
+def test_a_renamed_architecture_keeps_its_suffix() -> None:
+    """sm_101f is sm_110f."""
+    assert [getattr(span(arch), "now_called", None) for arch in parse_archs("101,101a,101f")] == [
+        "sm_110",
+        "sm_110a",
+        "sm_110f",
+    ]
+
+
+def test_two_nvcc_of_different_versions_are_named_with_who_takes_them() -> None:
+    """The same version twice is nothing to speak of."""
+    same = NvccChoice(taken_by="CMake", because="PATH", nvcc="/usr/bin/nvcc", version="13.0.88")
+    other = NvccChoice(taken_by="torch", because="CUDA_HOME", nvcc="/opt/c/bin/nvcc", version="12.6.85")
+    assert "nvcc-copies" not in checked(toolchain(choices=(same,)))
+    check = checked(toolchain(choices=(same, other)))["nvcc-copies"]
+    assert check.status is Status.WARNING
+    assert "torch takes 12.6.85 (CUDA_HOME: /opt/c/bin/nvcc)" in check.text
+    assert "CMake" not in check.text
+    assert check.hint.startswith("export CUDA_HOME=/usr/local/cuda ")
+
+
+def test_a_toolkit_that_cannot_link_says_where_its_runtime_is() -> None:
+    """The link that puts it right can be pasted; what is not known is not spoken of."""
+    check = checked(toolchain(links=False, library_folder="/venv/nvidia/cu13/lib"))["nvcc-links"]
+    assert check.hint == "ln -s lib /usr/local/cuda/lib64"
+    assert check.status is Status.PROBLEM
+    assert "nvcc-links" not in checked(toolchain(links=None))
+
+
+def test_a_host_compiler_that_is_too_new_stops_the_build() -> None:
+    """With a g++ of this machine that is accepted: the newest such one."""
+    spares = (host("15.1.0", "/usr/bin/g++-15"), host("13.3.0", "/usr/bin/g++-13"), host("11.4.0", "/usr/bin/g++-11"))
+    facts = toolchain("12.8.93", hosts=(host("15.1.0"),), limits=TEN, spare_hosts=spares)
+    check = checked(facts)["host-compiler"]
+    assert (check.status, check.stops_build) == (Status.PROBLEM, True)
+    assert check.text == (
+        "nvcc 12.8.93 does not accept gcc 15.1.0 (/usr/bin/gcc): `unsupported GNU version`, 14 is its newest"
+    )
+    assert check.hint == 'export NVCC_PREPEND_FLAGS="$NVCC_PREPEND_FLAGS -ccbin /usr/bin/g++-13"'
+
+
+@pytest.mark.parametrize(
+    ("because", "hint"),
+    [
+        ("PATH", 'install g++-14 or older, then: export NVCC_PREPEND_FLAGS="$NVCC_PREPEND_FLAGS -ccbin g++-14"'),
+        ("NVCC_CCBIN", "install g++-14 or older, then: export NVCC_CCBIN=g++-14"),
+        (
+            "NVCC_APPEND_FLAGS",
+            'install g++-14 or older, then: export NVCC_APPEND_FLAGS="$NVCC_APPEND_FLAGS -ccbin g++-14"',
+        ),
+    ],
+)
+def test_the_way_out_is_the_variable_that_led_in(because: str, hint: str) -> None:
+    """A -ccbin in APPEND beats one in PREPEND, and both beat NVCC_CCBIN."""
+    facts = toolchain("12.8.93", hosts=(host("15.1.0", because=because),), limits=TEN)
+    assert checked(facts)["host-compiler"].hint == hint
+
+
+def test_clang_has_limits_of_its_own() -> None:
+    """Too old is refused like too new."""
+    for version, status in (("19.1.0", Status.OK), ("20.1.0", Status.PROBLEM), ("2.9", Status.PROBLEM)):
+        facts = toolchain(hosts=(host(version, "/usr/bin/clang++", kind="clang"),), limits=TEN)
+        assert checked(facts)["host-compiler"].status is status
+
+
+def test_who_overrides_the_check_is_warned_and_not_stopped() -> None:
+    """NVIDIA's own words: at your own risk."""
+    facts = toolchain(hosts=(host("16.1.0"),), unsupported_allowed_by="NVCC_APPEND_FLAGS")
+    check = checked(facts)["host-compiler"]
+    assert (check.status, check.stops_build) == (Status.WARNING, False)
+    assert "-allow-unsupported-compiler in NVCC_APPEND_FLAGS" in check.text
+
+
+def test_a_build_tool_that_hands_over_another_compiler_is_judged_too() -> None:
+    """A build stops only when no tool's choice is accepted: CMake's is fine in one case, nvcc's own in the other."""
+    cmake = {"driver": "/opt/g++", "because": "CUDAHOSTCXX", "taken_by": "CMake"}
+    bad_own = toolkit_checks(toolchain(hosts=(host("16.1.0"), host("12.2.0", **cmake))), ())
+    assert [(check.status, check.stops_build) for check in bad_own if check.name == "host-compiler"] == [
+        (Status.PROBLEM, False),
+        (Status.OK, False),
+    ]
+    bad_handed = toolkit_checks(toolchain(hosts=(host(), host("16.1.0", **cmake))), ())
+    warning = next(check for check in bad_handed if check.status is Status.WARNING)
+    assert warning.hint == "unset CUDAHOSTCXX"
+    assert warning.text.startswith("CMake hands it gcc 16.1.0 (/opt/g++, from CUDAHOSTCXX)")
+
+
+def test_what_is_not_known_of_a_compiler_is_not_held_against_it() -> None:
+    """No limits, no version: no problem, though one that says nothing is worth a warning."""
+    assert checked(toolchain(hosts=(host("99.0.0"),), limits=HostLimits()))["host-compiler"].status is Status.OK
+    silent = checked(toolchain(hosts=(host("", kind=""),)))["host-compiler"]
+    assert (silent.status, silent.stops_build) == (Status.WARNING, False)
+
+
+@pytest.mark.parametrize(
+    ("bare", "glibc", "function", "needed"),
+    [
+        (("cospi", "sinpi", "rsqrt"), "2.41", "cospi", "13.0"),
+        (("cospi", "sinpi", "rsqrt"), "2.42", "cospi", "13.2"),
+        (("rsqrt",), "2.42", "rsqrt", "13.2"),
+        (("rsqrt",), "2.43", "rsqrt", "13.2"),
+    ],
+)
+def test_a_c_library_that_clashes_with_cuda_s_headers_stops_the_build(
+    bare: tuple[str, ...], glibc: str, function: str, needed: str
+) -> None:
+    """cospi and sinpi from glibc 2.41 on, rsqrt from 2.42: the error's words, and the toolkit that has them right."""
+    check = checked(toolchain(bare_functions=bare, hosts=(host(glibc=glibc),)))["glibc"]
+    assert (check.status, check.stops_build) == (Status.PROBLEM, True)
+    assert f'previous function "{function}"' in check.text
+    assert check.hint == f'pip install "cuda-toolkit[nvcc,cudart,cccl]=={needed}.*"'
+
+
+@pytest.mark.parametrize(
+    ("bare", "glibc"),
+    [(("rsqrt",), "2.41"), ((), "2.43"), (None, "2.43"), (("cospi", "rsqrt"), "2.36"), (("cospi",), "")],
+)
+def test_headers_that_are_right_or_unread_do_not_clash(bare: tuple[str, ...] | None, glibc: str) -> None:
+    """Also with an older C library, such as the one that a conda compiler brings."""
+    assert "glibc" not in checked(toolchain(bare_functions=bare, hosts=(host(glibc=glibc),)))
+
+
+def test_a_needed_library_that_is_nowhere_is_a_problem() -> None:
+    """With the package and the variable that lead a build to it; it does not stop one: modules may know better."""
+    checks = checked(toolchain(), needed=("cudnn", "cublas"))
+    cudnn = checks["library-cudnn"]
+    assert (cudnn.status, cudnn.stops_build) == (Status.PROBLEM, False)
+    assert cudnn.text == "cuDNN is needed and was not found"
+    assert cudnn.hint.startswith("pip install nvidia-cudnn-cu13 && export CUDNN_PATH=")
+    assert checks["library-cublas"].hint.startswith('pip install "cuda-toolkit[cublas]==13.0.*" && export CPATH=')
+
+
+def test_what_is_not_needed_and_not_there_is_not_spoken_of() -> None:
+    """Nor is what is there and well, beyond one line."""
+    assert set(checked(toolchain(), needed=("cudart",))) == {"nvcc", "host-compiler", "libraries"}
+
+
+def test_a_library_in_python_packages_only_has_to_be_shown_to_the_build() -> None:
+    """nvcc does not look into site-packages."""
+    wheel = copy("cudnn", f"{WHEEL}/cudnn", version="9.13.0", kind="python")
+    check = checked(toolchain(libraries=(wheel,)), needed=("cudnn",))["library-cudnn"]
+    assert check.status is Status.WARNING
+    assert check.hint == f"export CUDNN_PATH={WHEEL}/cudnn"
+
+
+def test_copies_that_disagree_are_both_named() -> None:
+    """Any two of them, not only neighbours; a soname that says less disagrees with nothing."""
+    libraries = (
+        copy("cudnn", "/opt/cudnn", version="9.5.1", kind="variable"),
+        copy("cudnn", "/usr", version="9", header_version="", kind="system"),
+        copy("cudnn", f"{WHEEL}/cudnn", version="9.13.0", kind="python"),
+    )
+    check = checked(toolchain(libraries=libraries))["library-cudnn"]
+    assert check.status is Status.WARNING
+    assert check.text == f"cuDNN twice, and they differ: 9.5.1 in /opt/cudnn, 9.13.0 in {WHEEL}/cudnn"
+    assert check.hint == "export CUDNN_PATH=/opt/cudnn"
+
+
+def test_what_torch_runs_with_does_not_disagree_with_the_toolkit() -> None:
+    """CUDA 12's runtime in python packages beside a CUDA 13 toolkit is everyday; the one in /usr is not."""
+    own = copy("cublas")
+    wheel = copy("cublas", f"{WHEEL}/cublas", version="12.8.4", kind="python")
+    assert "library-cublas" not in checked(toolchain(libraries=(own, wheel)))
+    system = copy("cublas", "/usr", version="12.8.4", kind="system")
+    assert "library-cublas" in checked(toolchain(libraries=(own, system)))
+
+
+def test_half_a_library_is_a_warning() -> None:
+    """A header without library, a library that the linker does not find by name, a header of another version."""
+    half = copy("nccl", "/usr", library="", library_version="", linkable=False)
+    assert "no library" in checked(toolchain(libraries=(half,)), needed=("nccl",))["library-nccl"].text
+    unnamed = copy("nccl", "/usr", library="/usr/lib64/libnccl.so.2", library_version="", linkable=False)
+    hint = checked(toolchain(libraries=(unnamed,)), needed=("nccl",))["library-nccl"].hint
+    assert hint == "ln -s libnccl.so.2 /usr/lib64/libnccl.so"
+    torn = copy("nccl", "/usr", header_version="2.27.7", library_version="2.21.5")
+    text = checked(toolchain(libraries=(torn,)), needed=("nccl",))["library-nccl"].text
+    assert text == "NCCL in /usr: the header says 2.27.7, the library 2.21.5"
+    headless = copy("nccl", "/usr", header="", header_version="")
+    assert checked(toolchain(libraries=(headless,)), needed=("nccl",))["library-nccl"].status is Status.PROBLEM
+
+
+def test_nvml_needs_its_header_alone() -> None:
+    """Its library comes with the driver, which a machine that only builds does not have."""
+    header = copy("nvml", library="", library_version="", linkable=False, header_version="")
+    assert "library-nvml" not in checked(toolchain(libraries=(header,)), needed=("nvml",))
+
+
+def test_a_toolkit_of_two_versions_is_noticed() -> None:
+    """An nvcc of 12.8 that includes the headers of 13.0: half an upgrade."""
+    check = checked(toolchain("12.8.93", libraries=(copy("cudart", version="13.0"),)))["library-cudart"]
+    assert check.status is Status.WARNING
+    assert "nvcc is 12.8.93" in check.text
+    assert "of 13.0" in check.text

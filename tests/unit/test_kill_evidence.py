@@ -1,0 +1,170 @@
+"""Each counted kill explains one death, and only in the cgroup where it was counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from builddoctor.model.evidence import KillCause
+from builddoctor.supervise.kill_evidence import AMPLE_RESERVES, LOOKS_KEPT, KillEvidence
+from unit.trees import V1, V2, TextRoot, v1, v2
+
+OURS, GATE, OTHER_GATE = 7, 12, 13
+
+
+class Machine(TextRoot):
+    """A machine on which the kernel kills: counters of groups by path, and the machine's own."""
+
+    def __init__(self, *, version: int, groups: dict[int, str], listed: bool = True) -> None:
+        here = groups[OURS]
+        super().__init__((v1 if version == 1 else v2)(here) | {"/proc/self/stat": f"{OURS} (python) S 1\n"})
+        self.version = version
+        self.kills = dict.fromkeys((*groups.values(), here), 0)
+        self.on_host = 0
+        for pid, path in groups.items():
+            self.files[f"/proc/{pid}/cgroup"] = f"9:memory:{path}\n" if version == 1 else f"0::{path}\n"
+            if listed:
+                self.files[f"{self.folder(path)}/cgroup.procs"] = f"1\n{pid}\n"
+        self.kill(None)
+
+    def folder(self, path: str) -> str:
+        return (V1 if self.version == 1 else V2) + path
+
+    def kill(self, path: str | None, times: int = 1) -> None:
+        """The kernel kills in this group; None: nobody yet."""
+        for group in self.kills:
+            counted = group == path or (self.version == 2 and path is not None and path.startswith(f"{group}/"))
+            self.kills[group] += times * counted
+            name = "memory.oom_control" if self.version == 1 else "memory.events"
+            self.files[f"{self.folder(group)}/{name}"] = f"oom_kill {self.kills[group]}\n"
+            self.files[f"{self.folder(group)}/memory.max"] = "max"
+        self.kill_elsewhere(times if path is not None else 0)
+
+    def kill_elsewhere(self, times: int = 1) -> None:
+        self.on_host += times
+        self.files["/proc/vmstat"] = f"oom_kill {self.on_host}\n"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_each_kill_explains_one_death(version: int) -> None:
+    """Two die and one kill was counted: one of them was somebody else's."""
+    machine = Machine(version=version, groups={OURS: "/a", GATE: "/a"})
+    evidence = KillEvidence(machine)
+    before = evidence.baseline(GATE)
+    machine.kill("/a")
+    assert evidence.claim(before).by_kernel
+    assert evidence.claim(before) is KillCause.OUTSIDE
+    machine.kill("/a")
+    assert evidence.claim(before).by_kernel
+    assert evidence.total() == 2
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_kill_before_a_phase_began_does_not_explain_its_death(version: int) -> None:
+    """The kernel ended something else in this group, and later somebody killed the phase by hand."""
+    machine = Machine(version=version, groups={OURS: "/a", GATE: "/a"})
+    evidence = KillEvidence(machine)
+    machine.kill("/a")
+    assert evidence.claim(evidence.baseline(GATE)) is KillCause.OUTSIDE
+    assert evidence.total() == 1
+
+
+@pytest.mark.trap(21)
+@pytest.mark.parametrize(("version", "ours"), [(1, 0), (2, 1)])
+def test_a_kill_in_a_group_of_the_tools_own_is_found(version: int, ours: int) -> None:
+    """A build that puts its compilers into groups below ours: v1 counts there alone, v2 at ours as well, once."""
+    machine = Machine(version=version, groups={OURS: "/a", GATE: "/a/tool"})
+    evidence = KillEvidence(machine)
+    before = evidence.baseline(GATE)
+    machine.kill("/a/tool")
+    assert machine.kills == {"/a": ours, "/a/tool": 1}
+    assert evidence.claim(before).by_kernel
+    assert evidence.claim(before) is KillCause.OUTSIDE
+    assert evidence.total() == 1
+
+
+def test_a_tool_outside_of_our_group_is_counted_where_it_is() -> None:
+    """Scopes of their own beside ours (systemd-run): each death is looked up in the victim's."""
+    machine = Machine(version=2, groups={OURS: "/s/a", GATE: "/s/one", OTHER_GATE: "/s/two"})
+    evidence = KillEvidence(machine)
+    one, two = evidence.baseline(GATE), evidence.baseline(OTHER_GATE)
+    machine.kill("/s/two")
+    assert evidence.claim(one) is KillCause.OUTSIDE
+    assert evidence.claim(two).by_kernel
+    assert evidence.total() == 1
+
+
+@pytest.mark.trap(24)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_kill_elsewhere_on_the_machine_is_not_ours(version: int) -> None:
+    """Our own counter is there and did not rise: no verdict, however many died in other containers."""
+    machine = Machine(version=version, groups={OURS: "/a", GATE: "/a"})
+    evidence = KillEvidence(machine)
+    before = evidence.baseline(GATE)
+    machine.kill_elsewhere(5)
+    assert evidence.claim(before) is KillCause.OUTSIDE
+    assert evidence.total() == 0
+
+
+def test_a_group_that_was_removed_leaves_the_machines_counter() -> None:
+    """A scope ends with its last process, and its counter with it."""
+    machine = Machine(version=1, groups={OURS: "/a", GATE: "/a/scope"})
+    evidence = KillEvidence(machine)
+    before = evidence.baseline(GATE)
+    machine.kill("/a/scope")
+    del machine.files[f"{V1}/a/scope/memory.oom_control"]
+    assert evidence.claim(before) is KillCause.HOST
+    assert evidence.claim(before) is KillCause.OUTSIDE
+    assert evidence.total() == 1
+
+
+@pytest.mark.parametrize("pid", [None, GATE])
+def test_a_process_that_its_group_does_not_list_may_be_elsewhere(pid: int | None) -> None:
+    """A gate in a pid namespace of its own, or gone: the machine's counter decides."""
+    machine = Machine(version=1, groups={OURS: "/a", GATE: "/a"}, listed=False)
+    evidence = KillEvidence(machine)
+    before = evidence.baseline(pid)
+    machine.kill_elsewhere()
+    assert evidence.claim(before) is KillCause.HOST
+    assert evidence.claim(before) is KillCause.OUTSIDE
+
+
+@pytest.mark.trap(24)
+def test_a_machine_with_plenty_of_memory_killed_for_somebody_else() -> None:
+    """Without any cgroup: a rise counts unless five times the reserve was free all the while."""
+    for headroom_mib, cause in ((AMPLE_RESERVES * 1000, KillCause.OUTSIDE), (4900.0, KillCause.HOST)):
+        machine = TextRoot({"/proc/vmstat": "oom_kill 3\n"})
+        evidence = KillEvidence(machine)
+        for free_mib in (9000.0, headroom_mib, 9000.0):
+            evidence.looked(headroom_mib=free_mib, reserve_mib=1000.0)
+        before = evidence.baseline(GATE)
+        machine.files["/proc/vmstat"] = "oom_kill 4\n"
+        assert evidence.claim(before) is cause
+
+
+def test_memory_that_was_short_long_ago_does_not_count() -> None:
+    """Only the last looks are kept."""
+    machine = TextRoot({"/proc/vmstat": "oom_kill 3\n"})
+    evidence = KillEvidence(machine)
+    evidence.looked(headroom_mib=0.0, reserve_mib=0.0)
+    for _ in range(LOOKS_KEPT):
+        evidence.looked(headroom_mib=9000.0, reserve_mib=1000.0)
+    before = evidence.baseline(None)
+    machine.files["/proc/vmstat"] = "oom_kill 4\n"
+    assert evidence.claim(before) is KillCause.OUTSIDE
+
+
+def test_free_memory_says_nothing_below_a_hidden_limit() -> None:
+    """Our cgroup is on no mount: its limit may be reached while all that is visible is free."""
+    machine = TextRoot({"/proc/vmstat": "oom_kill 3\n", "/proc/self/cgroup": "9:memory:/hidden\n"})
+    evidence = KillEvidence(machine)
+    evidence.looked(headroom_mib=90_000.0, reserve_mib=1000.0)
+    before = evidence.baseline(None)
+    machine.files["/proc/vmstat"] = "oom_kill 4\n"
+    assert evidence.claim(before) is KillCause.HOST
+
+
+def test_without_any_counter_there_is_no_claim() -> None:
+    """Nothing can be read: unknown, and nothing counted."""
+    evidence = KillEvidence(TextRoot({}))
+    assert evidence.claim(None) is KillCause.UNKNOWN
+    assert evidence.total() == 0

@@ -1,0 +1,98 @@
+"""Projects by name, and the project that a folder is a checkout of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builddoctor.projects.known import find_known, known_names, nearest, recognise
+from builddoctor.projects.known_data import KNOWN_PROJECTS
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("flash-attn", "flash_attn"),
+        ("Flash_Attn", "flash_attn"),
+        (" FLASH.ATTN ", "flash_attn"),
+        ("TransformerEngine", "transformer_engine"),
+        ("te", "transformer_engine"),
+        ("llama-cpp-python", "llama_cpp_python"),
+        ("fa3", "flash_attn_3"),
+        ("torch", "pytorch"),
+    ],
+)
+def test_a_project_is_found_however_its_name_is_spelled(typed: str, name: str) -> None:
+    """Dashes, underscores, dots and case make no difference; aliases and titles count."""
+    project = find_known(typed)
+    assert project is not None
+    assert project.name == name
+
+
+@pytest.mark.parametrize("typed", ["", "no-such-project", "flash", "../flash_attn", "\0"])
+def test_an_unknown_name_is_nobody(typed: str) -> None:
+    """Nothing is guessed: a near miss is a suggestion, not a project."""
+    assert find_known(typed) is None
+
+
+def test_a_near_miss_gets_a_suggestion() -> None:
+    """For "did you mean"; something else altogether gets none."""
+    assert nearest("transfomer-engine") == "transformer_engine"
+    assert nearest("xformer") == "xformers"
+    assert nearest("flash_atn") == "flash_attn"
+    assert nearest("postgresql") == ""
+
+
+def test_no_two_projects_share_a_name() -> None:
+    """Else one of them could not be asked for."""
+    for project in KNOWN_PROJECTS:
+        for name in (project.name, project.title, *project.aliases):
+            assert find_known(name) is project
+    assert len(set(known_names())) == len(KNOWN_PROJECTS)
+
+
+def test_every_figure_has_a_source() -> None:
+    """A number that nobody can check is worth nothing."""
+    for project in KNOWN_PROJECTS:
+        assert (project.heavy_phase_mib is None) == (project.heavy_source == ""), project.name
+        assert project.repository.startswith("https://github.com/"), project.name
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (
+            {"pyproject.toml": '[build-system]\nrequires = ["x"]\n[project]\nversion = "1"\nname = "sgl-kernel"\n'},
+            "sgl_kernel",
+        ),
+        ({"setup.py": 'setup(\n    name="xformers",\n)\n'}, "xformers"),
+        (
+            {"setup.py": 'PACKAGE_NAME = "flash_attn"\nX(name="flash_attn_2_cuda")\nsetup(name=PACKAGE_NAME)'},
+            "flash_attn",
+        ),
+        ({"setup.py": "", "transformer_engine/common/CMakeLists.txt": ""}, "transformer_engine"),
+        ({"setup.py": "", "flash_api.cpp": "", "instantiations/a.cu": ""}, "flash_attn_3"),
+        ({"setup.py": "", "csrc/flash_attn/flash_api.cpp": ""}, "flash_attn"),
+    ],
+)
+def test_a_checkout_is_recognised_by_its_name_or_its_files(tmp_path: Path, files: dict[str, str], name: str) -> None:
+    """The folder's own name says nothing: people rename it."""
+    for file, text in files.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    project = recognise(tmp_path)
+    assert project is not None
+    assert project.name == name
+
+
+def test_other_folders_are_not_mistaken_for_a_known_project(tmp_path: Path) -> None:
+    """Nothing there, a name nobody knows, a binary setup.py, a dependency of that name, a file instead of a folder."""
+    assert recognise(tmp_path / "missing") is None
+    (tmp_path / "setup.py").write_bytes(b"\xff\xfe\x00" * 100)
+    assert recognise(tmp_path) is None
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\ndependencies = ["xformers"]\n[tool.x]\nname = "apex"\n'
+    )
+    assert recognise(tmp_path) is None
+    assert recognise(tmp_path / "setup.py") is None
