@@ -97,6 +97,18 @@ class BuildLostError(BuildDoctorError):
     exit_code = 79
 
 
+class MachineNotFoundError(BuildDoctorError):
+    """No machine has that name, or the file holds none."""
+
+    exit_code = 81
+
+
+class BuildImpossibleError(BuildDoctorError):
+    """The doctor found before the build that it cannot succeed."""
+
+    exit_code = 80
+
+
 def exit_codes() -> list[tuple[int, str, str]]:
     """All classes as ``(exit code, class name, meaning)``, ordered by code; meaning is the class docstring."""
     found: list[tuple[int, str, str]] = []

@@ -306,8 +306,8 @@ CASES = (
         9,
         "lxcfs, MemAvailable above MemTotal (files)",
         "Of 8 GiB 2 are free and 5 are page cache, but MemAvailable is the host's 20. free and psutil see that this "
-        "cannot be and fall back to MemFree; builddoctor falls back to the total, and doubts it. In a real "
-        "container its cgroup says more than these files.",
+        "cannot be and fall back to MemFree; builddoctor takes what is free and what of the page cache can be had "
+        "at once. In a real container its cgroup says more than these files.",
         _lxcfs,
     ),
     Case(

@@ -14,6 +14,8 @@ import pytest
 
 from builddoctor.intercept import gate_program
 from builddoctor.intercept.gate_files import LIBRARY, Gate, write_gate
+from support.fake_toolkit import fake_toolkit
+from support.program import Program
 
 
 class FakeSupervisor:
@@ -213,3 +215,46 @@ def test_sizes_of_inputs_are_sent_and_contents_are_not(tmp_path: Path, supervise
     assert ask[5:] == [gate, str(tmp_path), "1=15", "1", "-v", "in.ptx"]
     assert "secret" not in "".join(ask)
     assert "hunter2" not in "".join(ask)
+
+
+@pytest.mark.trap(44)
+@pytest.mark.parametrize("score", [0, 400, 500, 900, 1000])
+def test_the_kernel_is_told_to_take_the_tool_first(tmp_path: Path, supervise: Callable, score: int) -> None:
+    """By 500, never beyond 1000 (in Kubernetes it begins at 900), and never less; the gate itself stays as it was."""
+
+    def let_go(connection: socket.socket) -> None:
+        while fields := receive(connection):
+            if fields[0] == "ask":
+                send(connection, "go")
+
+    # Nobody may lower it without privilege: it may be above these scores already.
+    score = max(score, int(Path("/proc/self/oom_score_adj").read_text()))
+    gate = gate_before(tmp_path, "cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj")
+    started = f"echo {score} > /proc/self/oom_score_adj && exec {gate}"
+    shown = subprocess.run(["sh", "-c", started], env=supervise(let_go), capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == [str(min(1000, score + 500)), str(score)]
+
+
+@pytest.mark.trap(44)
+def test_without_a_supervisor_the_kernels_choice_is_left_alone(tmp_path: Path) -> None:
+    """Then nobody would run the tool again."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BUILDDOCTOR_")}
+    gate = gate_before(tmp_path, "cat /proc/self/oom_score_adj")
+    shown = subprocess.run([gate], env=env, capture_output=True, text=True, check=True)
+    assert shown.stdout == Path("/proc/self/oom_score_adj").read_text()
+
+
+@pytest.mark.trap(44)
+def test_builddoctor_itself_is_taken_no_sooner_than_before(program: Program) -> None:
+    """Of a whole build only the compilers are: not builddoctor, not the shell that runs them."""
+    toolkit = fake_toolkit(program.folder / "cuda", "print(open('/proc/self/oom_score_adj').read())")
+    script = "cat /proc/$PPID/oom_score_adj /proc/self/oom_score_adj; nvcc -c a.cu"
+    done = subprocess.run(
+        program.supervised("sh", "-c", script, options=["--toolkit", str(toolkit)]),
+        env=program.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    assert [int(word) for word in done.stdout.split()] == [own, own, min(1000, own + 500)]

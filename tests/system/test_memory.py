@@ -97,6 +97,7 @@ def test_phase_that_does_not_fit_alone_is_given_up_with_its_name(program: Progra
     assert "Fewer jobs cannot help" in done.stderr
 
 
+@pytest.mark.trap(23)
 def test_phase_killed_by_somebody_is_redone_once(program: Program) -> None:
     """A stray kill -9 of cc1plus costs a retry, not the build; no counter rose, so it is not called out of memory."""
     process = program.start(program.supervised(*big_unit()))

@@ -255,12 +255,22 @@ def test_headers_that_are_right_or_unread_do_not_clash(bare: tuple[str, ...] | N
 
 def test_a_needed_library_that_is_nowhere_is_a_problem() -> None:
     """With the package and the variable that lead a build to it; it does not stop one: modules may know better."""
-    checks = checked(toolchain(), needed=("cudnn", "cublas"))
-    cudnn = checks["library-cudnn"]
+    cudnn = checked(toolchain(), needed=("cudnn",))["library-cudnn"]
     assert (cudnn.status, cudnn.stops_build) == (Status.PROBLEM, False)
     assert cudnn.text == "cuDNN is needed and was not found"
     assert cudnn.hint.startswith("pip install nvidia-cudnn-cu13 && export CUDNN_PATH=")
-    assert checks["library-cublas"].hint.startswith('pip install "cuda-toolkit[cublas]==13.0.*" && export CPATH=')
+    cublas = checked(toolchain(), needed=("cublas",))["library-cublas"]
+    assert cublas.hint.startswith('pip install "cuda-toolkit[cublas]==13.0.*" && export CPATH=')
+
+
+def test_several_that_are_nowhere_are_one_line_with_one_command() -> None:
+    """Each is named, fetched once, and each variable set once."""
+    checks = checked(toolchain(), needed=("cudnn", "cublas", "curand", "nccl"))
+    missing = checks["libraries-missing"]
+    assert missing.text == "cuDNN, cuBLAS, cuRAND and NCCL are needed and were not found"
+    assert '"cuda-toolkit[cublas,curand]==13.0.*" nvidia-cudnn-cu13 nvidia-nccl-cu13 && ' in missing.hint
+    assert [missing.hint.count(f"export {name}=") for name in ("CPATH", "CUDNN_PATH", "NCCL_HOME")] == [1, 1, 1]
+    assert "library-cudnn" not in checks
 
 
 def test_what_is_not_needed_and_not_there_is_not_spoken_of() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import builddoctor
-from builddoctor.cli import build, run, trace
+from builddoctor.cli import build, doctor, machine, run, trace
 from builddoctor.cli.output import print_error, print_notes
 from builddoctor.errors import BuildDoctorError, UsageError
 
@@ -26,7 +26,9 @@ app = typer.Typer(
 )
 app.command("build")(build.build)
 app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
+app.command("doctor")(doctor.doctor)
 app.add_typer(trace.app, name="trace")
+app.add_typer(machine.app, name="machine")
 
 
 def _version(value: bool) -> None:

@@ -28,6 +28,7 @@ def build(
         Path | None, typer.Option("--wheel-dir", metavar="DIR", help="Where a Python project's wheel goes.")
     ] = None,
     ignore_caps: options.IgnoreCaps = False,
+    no_doctor: options.NoDoctor = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command that would run, and stop.")] = False,
 ) -> int:
     """Build a project: a Python project (setup.py, pyproject.toml), a CMake project, or a folder with build.ninja."""
@@ -49,6 +50,7 @@ def build(
         trace=os.path.abspath(trace) if trace else "",
         summary=summary,
         ignore_caps=ignore_caps,
+        no_doctor=no_doctor,
         need_toolkit=True,
     )
     code = run_supervised(request)

@@ -38,6 +38,10 @@ IgnoreCaps = Annotated[
     bool, typer.Option("--ignore-caps", help="Do not take MAX_JOBS and its kin as upper bounds; memory alone decides.")
 ]
 
+NoDoctor = Annotated[
+    bool, typer.Option("--no-doctor", help="Do not examine host, toolchain and source first; start whatever they are.")
+]
+
 
 def make_request(
     command: tuple[str, ...],
@@ -51,6 +55,7 @@ def make_request(
     trace: str,
     summary: str,
     ignore_caps: bool,
+    no_doctor: bool,
     need_toolkit: bool,
 ) -> RunRequest:
     """Check every value before anything starts. Raises UsageError or FolderNotWritableError."""
@@ -69,6 +74,7 @@ def make_request(
         trace=trace,
         summary=os.path.abspath(summary) if summary else "",
         ignore_caps=ignore_caps,
+        doctor=not no_doctor,
         need_toolkit=need_toolkit,
         extra_env=tuple(arch_environment(archs).items()),
     )

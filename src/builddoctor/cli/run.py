@@ -27,6 +27,7 @@ def run(
     trace: options.TraceFile = "",
     summary: options.SummaryFile = "",
     ignore_caps: options.IgnoreCaps = False,
+    no_doctor: options.NoDoctor = False,
 ) -> int:
     """Supervise any build command: ninja, cmake --build, pip install, python setup.py …
 
@@ -45,6 +46,7 @@ def run(
         trace=trace,
         summary=summary,
         ignore_caps=ignore_caps,
+        no_doctor=no_doctor,
         need_toolkit=False,
     )
     return run_supervised(request)

@@ -12,7 +12,9 @@ from builddoctor.cli.output import print_error, print_notes
 from builddoctor.errors import FolderNotWritableError
 from builddoctor.intercept import nested
 from builddoctor.model.request import RunRequest
+from builddoctor.policy.rules import Rules
 from builddoctor.render.closing import closing
+from builddoctor.sensors.root import SystemRoot
 from builddoctor.supervise.build import Finished, supervise
 from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.prepare import Prepared
@@ -20,8 +22,14 @@ from builddoctor.supervise.screen import BoardScreen, Screen, wants_board
 from builddoctor.supervise.session import Session, describe
 
 
-def run_supervised(request: RunRequest, *, env: Mapping[str, str] = os.environ) -> int:
-    """Run the build to its end; gives the exit code."""
+def run_supervised(
+    request: RunRequest,
+    *,
+    env: Mapping[str, str] = os.environ,
+    root: SystemRoot | None = None,
+    rules: Rules | None = None,
+) -> int:
+    """Run the build to its end; gives the exit code. ``root`` and ``rules``: another system, other thresholds."""
     if nested.is_supervised(env):
         print_notes(["builddoctor: already inside a supervised build; its gates serve this command too"])
         nested.become(request.command, {**env, **dict(request.extra_env)}, request.cwd)
@@ -30,7 +38,7 @@ def run_supervised(request: RunRequest, *, env: Mapping[str, str] = os.environ) 
         kind = BoardScreen if wants_board(env) else Screen
         return kind(session, prepared, fronts, title=title_of(request, prepared), cwd=request.cwd)
 
-    outcome = supervise(request, env, make_screen)
+    outcome = supervise(request, env, make_screen, root=root, rules=rules)
     _show(request, outcome)
     if request.summary:
         _write_summary(Path(request.summary), outcome)

@@ -41,6 +41,10 @@ def library_checks(toolchain: Toolchain, toolkit: Toolkit, needed: tuple[str, ..
     """
     spoken_of = dict.fromkeys(("cudart", *needed)) if needed else dict.fromkeys(LIBRARIES)
     well: list[str] = []
+    absent = [name for name in needed if not any(copy.name == name for copy in toolchain.libraries)]
+    if len(absent) > 1:
+        yield _absent(absent, toolkit)
+        spoken_of = {name: None for name in spoken_of if name not in absent}
     for name in spoken_of:
         copies = [copy for copy in toolchain.libraries if copy.name == name]
         checks = list(_one(name, copies, toolkit, is_needed=name in needed))
@@ -49,6 +53,13 @@ def library_checks(toolchain: Toolchain, toolkit: Toolkit, needed: tuple[str, ..
             well.append(f"{TITLES.get(name, name)} {_version(_first(copies))}".strip())
     if well:
         yield Check(name="libraries", topic=TOPIC, status=Status.OK, text=", ".join(well))
+
+
+def _absent(names: list[str], toolkit: Toolkit) -> Check:
+    """Several that are nowhere to be seen, in one line with one command."""
+    titles = [TITLES.get(name, name) for name in names]
+    text = f"{', '.join(titles[:-1])} and {titles[-1]} are needed and were not found"
+    return Check(name="libraries-missing", topic=TOPIC, status=Status.PROBLEM, text=text, hint=_fetch(names, toolkit))
 
 
 def _one(name: str, copies: list[LibraryCopy], toolkit: Toolkit, *, is_needed: bool) -> Iterator[Check]:
@@ -77,7 +88,7 @@ def _missing(
     text = f"{title} is needed and was not found"
     if without is not None:
         text = f"{title} is needed: {without.library} is there, its header is not"
-    return _check(name, Status.PROBLEM, text, _fetch(name, toolkit))
+    return _check(name, Status.PROBLEM, text, _fetch([name], toolkit))
 
 
 def _halves(name: str, title: str, reachable: list[LibraryCopy]) -> Iterator[Check]:
@@ -127,18 +138,26 @@ def _mixed_toolkit(name: str, reachable: list[LibraryCopy], toolkit: Toolkit) ->
         yield _check(name, Status.WARNING, text)
 
 
-def _fetch(name: str, toolkit: Toolkit) -> str:
-    """The python package that brings it, and the variable that leads a build to it."""
+def _fetch(names: list[str], toolkit: Toolkit) -> str:
+    """The python packages that bring them, and the variables that lead a build there; one line for the shell."""
     version = version_parts(toolkit.version) or (13, 0)
     major = version[0]
-    if name in _HOMES:
-        return f"pip install nvidia-{name}-cu{major} && {_export_module(_HOMES[name], f'nvidia.{name}')}"
-    extra = {"cudart": "cudart", "nvrtc": "nvrtc", "nvml": "nvml"}.get(name, name)
-    install = f'pip install "cuda-toolkit[{extra}]=={spelled(version[:2])}.*"'
-    folder = f"nvidia.cu{major}" if major >= 13 else f"nvidia.{name}"
-    if name in ("cudart", "nvrtc", "nvml") and major < 13:
-        folder = {"cudart": "nvidia.cuda_runtime", "nvrtc": "nvidia.cuda_nvrtc", "nvml": "nvidia.nvml_dev"}[name]
-    return f"{install} && {_export_module('CPATH', folder, '/include')}"
+    extras = [name for name in names if name not in _HOMES]
+    packages = [f'"cuda-toolkit[{",".join(extras)}]=={spelled(version[:2])}.*"'] if extras else []
+    packages += [f"nvidia-{name}-cu{major}" for name in names if name in _HOMES]
+    folders = dict.fromkeys(_folder_in_python(name, major) for name in extras)
+    exports = [_export_module("CPATH", folder, "/include${CPATH:+:$CPATH}") for folder in folders]
+    exports += [_export_module(_HOMES[name], f"nvidia.{name}") for name in names if name in _HOMES]
+    return " && ".join([f"pip install {' '.join(packages)}", *exports])
+
+
+def _folder_in_python(name: str, major: int) -> str:
+    """The module of the wheel that holds its header: one for all from CUDA 13 on."""
+    if major >= 13:
+        return f"nvidia.cu{major}"
+    return {"cudart": "nvidia.cuda_runtime", "nvrtc": "nvidia.cuda_nvrtc", "nvml": "nvidia.nvml_dev"}.get(
+        name, f"nvidia.{name}"
+    )
 
 
 def _export_module(variable: str, module: str, below: str = "") -> str:

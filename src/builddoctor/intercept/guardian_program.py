@@ -32,6 +32,8 @@ class Guardian:
         self.build = None
         self.status = None
         self.nvccs = set()
+        self.stopped = []
+        self.family = set()
 
     def say(self, text):
         with contextlib.suppress(OSError):
@@ -80,22 +82,31 @@ class Guardian:
         children = {}
         for name in os.listdir("/proc"):
             if name.isdigit():
-                try:
-                    with open("/proc/%s/stat" % name, "rb") as stat:
-                        head, _, tail = stat.read().rpartition(b")")
-                except OSError:
-                    continue
-                fields = tail.split()
-                if fields[0] != b"Z":
-                    children.setdefault(int(fields[1]), []).append((int(name), head.endswith(b"(nvcc")))
-        found, pending = [], [os.getpid()]
+                state, parent, is_nvcc = self.look_at(int(name))
+                if state not in (b"", b"Z"):
+                    children.setdefault(parent, []).append((int(name), is_nvcc, state == b"T"))
+        found, pending, self.stopped = [], [os.getpid()], []
         while pending:
-            for child, is_nvcc in children.get(pending.pop(), ()):
+            for child, is_nvcc, is_stopped in children.get(pending.pop(), ()):
                 found.append(child)
                 pending.append(child)
                 if is_nvcc:
                     self.nvccs.add(child)
+                if is_stopped:
+                    self.stopped.append(child)
+        self.family = {os.getpid(), *found}
         return found
+
+    @staticmethod
+    def look_at(pid):
+        """State, parent, and whether it is an nvcc; an empty state when there is no such process."""
+        try:
+            with open("/proc/%d/stat" % pid, "rb") as stat:
+                head, _, tail = stat.read().rpartition(b")")
+        except OSError:
+            return b"", 0, False
+        fields = tail.split()
+        return (fields[0], int(fields[1]), head.endswith(b"(nvcc")) if len(fields) > 1 else (b"", 0, False)
 
     def end_all(self):
         """End every descendant: SIGTERM, a moment to clean up, then SIGKILL until none is left. Gives their number."""
@@ -112,11 +123,21 @@ class Guardian:
             time.sleep(0.02)
         return len(victims)
 
-    @staticmethod
-    def signal(pid, number):
-        """Only ever called with a descendant that has not been reaped: its pid cannot belong to another."""
+    def signal(self, pid, number):
+        """Signal a descendant. Held first and looked at afterwards: its number may be another's by now."""
+        try:
+            held = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        except OSError:
+            # No pidfds (before Linux 5.3, or forbidden): better a number than a process left behind.
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+            return
         with contextlib.suppress(OSError):
-            os.kill(pid, number)
+            if self.look_at(pid)[1] in self.family:
+                signal.pidfd_send_signal(held, number)
+        os.close(held)
 
     def remove_temporaries(self):
         """nvcc names its temporary files after its pid, and leaves them when it is killed."""
@@ -137,6 +158,9 @@ class Guardian:
             self.descendants()
             with contextlib.suppress(OSError):
                 os.killpg(self.build, message)
+            # A stopped process hears of its signal when it goes on, and whoever waits for it would wait.
+            for pid in self.stopped:
+                self.signal(pid, signal.SIGCONT)
 
     def watch(self, woken):
         """Until the build has ended, or the supervisor has."""

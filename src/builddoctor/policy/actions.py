@@ -26,7 +26,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kill(msgspec.Struct, frozen=True, kw_only=True):
-    """End this running phase now; it will be run again."""
+    """End this running phase now; what becomes of it is decided when it has ended."""
 
     phase_id: int
     reason: str

@@ -42,6 +42,10 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     headroom_mib: float
     budget_mib: float
     reserve_mib: float
+    cpu_s: tuple[tuple[int, float], ...] = ()
+    """(phase_id, processor time so far) of phases that ``Governor.suspects`` named"""
+    reason: str = ""
+    """why headroom is taken to be less than what is free, where it is"""
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):

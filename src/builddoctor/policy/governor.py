@@ -1,7 +1,7 @@
 """The governor: which phase may run now, which must end, which runs again.
 
 Covers: admission by committed memory and slots, the progress floor, longest-first order with backfill, draining for a
-phase that waited too long, requeue and solo retry after a kill, kills of its own before the kernel's.
+phase that waited too long, requeue and solo retry after a kill, kills of its own before the kernel's, runaways.
 Does *not* cover: what a phase needs (``policy.estimator``), what there is (``policy.budget``), or doing any of it.
 
 ``Governor.handle(event, now)`` is the only mutator and returns the actions to take. It keeps these invariants, which
@@ -25,6 +25,7 @@ from builddoctor.policy.events import (
     UnitEnded,
     UnitRegistered,
 )
+from builddoctor.policy.runaway import RunawayRules, RunawayWatch
 from builddoctor.policy.victims import Candidate, choose
 
 DRAIN_AFTER_S = 20.0
@@ -67,6 +68,8 @@ class _Running(msgspec.Struct):
     """the budget when it was admitted"""
     rss_mib: float = 0.0
     killed: bool = False
+    runaway: str = ""
+    """why we ended it as one"""
 
     @property
     def committed_mib(self) -> float:
@@ -78,7 +81,9 @@ class _Running(msgspec.Struct):
 class Governor:
     """Pure policy of one build. ``slots`` is the most phases that run at once."""
 
-    def __init__(self, estimator: Estimator, *, slots: int, budget_mib: float) -> None:
+    def __init__(
+        self, estimator: Estimator, *, slots: int, budget_mib: float, runaway: RunawayRules | None = None
+    ) -> None:
         self._estimator = estimator
         self._slots = max(1, slots)
         self._budget_mib = budget_mib
@@ -86,6 +91,8 @@ class Governor:
         self._running: dict[int, _Running] = {}
         self._solo: set[int] = set()
         self._outside_kills: dict[int, int] = {}
+        self._runaways = RunawayWatch(runaway or RunawayRules())
+        self._redone: set[int] = set()
         self._had_kill = False
         self._said_overdrawn = False
         self._last_total: tuple[float, float] | None = None
@@ -132,6 +139,11 @@ class Governor:
     def budget_mib(self) -> float:
         return self._budget_mib
 
+    @property
+    def suspects(self) -> frozenset[int]:
+        """Running phases whose processor time the next ``Sampled`` should have: they may be runaways."""
+        return self._runaways.suspects
+
     def check(self) -> None:
         """Assert the invariants; called by every test that drives a governor."""
         assert not self._waiting.keys() & self._running.keys()
@@ -145,21 +157,29 @@ class Governor:
     def _ended(self, event: PhaseEnded, now_s: float) -> list[Action]:
         self._waiting.pop(event.phase_id, None)
         run = self._running.pop(event.phase_id, None)
-        if run is None:
-            return []
+        actions = [] if run is None else self._ended_run(run, event, now_s)
+        if not any(isinstance(action, Requeue) for action in actions):
+            self._runaways.forget(event.phase_id)
+            self._redone.discard(event.phase_id)
+        return actions
+
+    def _ended_run(self, run: _Running, event: PhaseEnded, now_s: float) -> list[Action]:
         phase = run.phase
         peak_mib = max(event.peak_mib, run.rss_mib)
         self._estimator.observe(phase, outcome=event.outcome, peak_mib=peak_mib, wall_s=event.wall_s)
         killed = event.outcome in (Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US, Outcome.KILLED_OUTSIDE)
+        if killed and run.runaway:
+            if run.alone or phase.phase_id in self._redone or not phase.redoable:
+                return self._give_up(phase, "runaway", run.runaway)
+            return self._again(run, run.estimate, solo=True, now_s=now_s)
         if killed and not phase.redoable:
-            self._solo.discard(phase.phase_id)
             reason = "killed, and it reads or writes a pipe: it cannot be run again"
-            return [GiveUp(phase_id=phase.phase_id, verdict="not-redoable", reason=reason)]
+            return self._give_up(phase, "not-redoable", reason)
         if event.outcome is Outcome.KILLED_OUTSIDE:
             tries = self._outside_kills.get(phase.phase_id, 0) + 1
             self._outside_kills[phase.phase_id] = tries
             if tries > 1:
-                return [GiveUp(phase_id=phase.phase_id, verdict="external-kill", reason="killed again from outside")]
+                return self._give_up(phase, "external-kill", "killed again from outside")
             return self._again(run, run.estimate, solo=phase.phase_id in self._solo, now_s=now_s)
         if event.outcome not in (Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US):
             self._solo.discard(phase.phase_id)
@@ -168,15 +188,22 @@ class Governor:
         if event.outcome is Outcome.KILLED_BY_KERNEL and run.alone:
             was_solo = phase.phase_id in self._solo
             if was_solo or peak_mib >= TOO_BIG_SHARE * max(run.budget_mib, self._budget_mib):
-                self._solo.discard(phase.phase_id)
-                reason = f"killed at {peak_mib:.0f} MiB while it ran alone"
-                return [GiveUp(phase_id=phase.phase_id, verdict="too-big", reason=reason)]
+                if why := self._runaways.ran_away(phase.phase_id):
+                    return self._give_up(phase, "runaway", why)
+                return self._give_up(phase, "too-big", f"killed at {peak_mib:.0f} MiB while it ran alone")
         estimate = self._estimator.raise_after_kill(phase, peak_mib=peak_mib, reserved_mib=run.estimate.reserve_mib)
-        solo = run.alone or estimate.reserve_mib > self._budget_mib
+        # A suspect shows alone, at its next try, what it is.
+        suspect = self._runaways.was_suspect(phase.phase_id)
+        solo = run.alone or suspect or estimate.reserve_mib > self._budget_mib
         return self._again(run, estimate, solo=solo, now_s=now_s)
+
+    def _give_up(self, phase: Phase, verdict: str, reason: str) -> list[Action]:
+        self._solo.discard(phase.phase_id)
+        return [GiveUp(phase_id=phase.phase_id, verdict=verdict, reason=reason)]
 
     def _again(self, run: _Running, estimate: Estimate, *, solo: bool, now_s: float) -> list[Action]:
         phase = run.phase
+        self._redone.add(phase.phase_id)
         if solo:
             self._solo.add(phase.phase_id)
         # It waited its turn once already: as old as its first admission.
@@ -188,10 +215,15 @@ class Governor:
     def _sampled(self, event: Sampled, now_s: float) -> list[Action]:
         self._budget_mib = event.budget_mib
         total_mib = 0.0
+        cpu_s = dict(event.cpu_s)
         for phase_id, rss_mib in event.rss_mib:
             total_mib += rss_mib
             if (run := self._running.get(phase_id)) is not None:
                 run.rss_mib = rss_mib
+                budget_mib = max(run.budget_mib, event.budget_mib)
+                self._runaways.look(
+                    phase_id, rss_mib=rss_mib, cpu_s=cpu_s.get(phase_id), budget_mib=budget_mib, now_s=now_s
+                )
         last, self._last_total = self._last_total, (now_s, total_mib)
         # Compilers grow in steps: a flat sample between two of them is no calm.
         growth_mib_s = GROWTH_MEMORY * self._growth_mib_s
@@ -200,12 +232,22 @@ class Governor:
         self._growth_mib_s = growth_mib_s
         overdrawn = self._overdrawn(event)
         danger_mib = max(DANGER_SHARE * event.reserve_mib, KILL_LATENCY_S * growth_mib_s)
-        if event.headroom_mib >= danger_mib or any(run.killed for run in self._running.values()):
+        if any(run.killed for run in self._running.values()):
             # Memory must fall before the next kill is considered.
             return overdrawn
+        if runaway := self._end_runaway():
+            return runaway
+        if event.headroom_mib >= danger_mib:
+            return overdrawn
+        suspects = self._runaways.suspects
         victim = choose(
             [
-                Candidate(phase_id=phase_id, rss_mib=run.rss_mib, age_s=now_s - run.admitted_at_s)
+                Candidate(
+                    phase_id=phase_id,
+                    rss_mib=run.rss_mib,
+                    age_s=now_s - run.admitted_at_s,
+                    suspect=phase_id in suspects,
+                )
                 for phase_id, run in self._running.items()
                 if run.phase.redoable
             ],
@@ -214,8 +256,23 @@ class Governor:
         if victim is None or victim.rss_mib < LEAST_WORTH_MIB:
             return overdrawn
         self._running[victim.phase_id].killed = True
-        reason = f"{event.headroom_mib:.0f} MiB left and {growth_mib_s:.0f} MiB/s growing"
+        reason = event.reason or f"{event.headroom_mib:.0f} MiB left and {growth_mib_s:.0f} MiB/s growing"
         return [Kill(phase_id=victim.phase_id, reason=reason)]
+
+    def _end_runaway(self) -> list[Action]:
+        """End a phase that grows without end, though it runs alone: to give it up, or to see it do so again alone."""
+        company = len(self._running) > 1
+        for phase_id, run in self._running.items():
+            why = self._runaways.runs_away(phase_id, company=company)
+            if not why:
+                continue
+            run.killed, run.runaway, run.alone = True, why, not company
+            what = f"{run.phase.kind.value} of {run.phase.source}"
+            return [
+                Warn(text=f"ends {what}, which grows without end: {why}"),
+                Kill(phase_id=phase_id, reason=why),
+            ]
+        return []
 
     def _overdrawn(self, event: Sampled) -> list[Action]:
         """A phase that alone takes more than a limit which the kernel does not hold (``--memory``): said once."""
@@ -272,6 +329,7 @@ class Governor:
     def _start(self, waiting: _Waiting, now_s: float) -> Admit:
         phase_id = waiting.phase.phase_id
         del self._waiting[phase_id]
+        self._runaways.admitted(phase_id, expected_mib=waiting.estimate.peak_mib)
         alone = not self._running
         for run in self._running.values():
             run.alone = False

@@ -1,6 +1,7 @@
 """Which running phase to end when memory runs out. Pure.
 
-Rules: never the oldest while another will do; among the rest the one that frees most memory for the least lost work.
+Rules: one that grows beyond all expectation first, for the others would be ended for nothing; else never the oldest
+while another will do, and among the rest the one that frees most memory for the least lost work.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     phase_id: int
     rss_mib: float
     age_s: float
+    suspect: bool = False
+    """it may be a runaway (``policy.runaway``)"""
 
 
 def choose(candidates: Sequence[Candidate], *, needed_mib: float = 0.0) -> Candidate | None:
@@ -25,6 +28,8 @@ def choose(candidates: Sequence[Candidate], *, needed_mib: float = 0.0) -> Candi
     """
     if len(candidates) < 2:
         return None
+    if suspects := [each for each in candidates if each.suspect]:
+        return max(suspects, key=lambda each: (each.rss_mib, each.phase_id))
     oldest = max(candidates, key=lambda each: (each.age_s, -each.phase_id))
     others = [each for each in candidates if each.phase_id != oldest.phase_id]
     enough = [each for each in others if each.rss_mib >= needed_mib]

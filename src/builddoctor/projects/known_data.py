@@ -22,7 +22,7 @@ KNOWN_PROJECTS: tuple[KnownProject, ...] = (
         optional_packages=("jax", "flax", "torch"),
         python_cmake_first=True,
         heavy_phase_mib=4124.0,
-        heavy_source="2.8 for sm_100 with nvcc 13.0.88 on x86-64, measured: cicc of gemm/cutlass_grouped_gemm.cu",
+        heavy_source="measured: cicc of gemm/cutlass_grouped_gemm.cu in 2.8, sm_100, nvcc 13.0.88",
     ),
     KnownProject(
         name="flash_attn",

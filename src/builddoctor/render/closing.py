@@ -15,6 +15,12 @@ def closing(summary: Summary, *, title: str, blame: str = "", peak_mib: float = 
             "  Fewer jobs cannot help: it was the only compiler running. It needs a higher memory limit, fewer archs,",
             "  or another compiler version.",
         ]
+    elif summary.verdict == "runaway":
+        lines += [
+            f"  {blame} grew without end: {format_mib(peak_mib)} when it was ended, and still rising.",
+            "  Fewer jobs cannot help: one process took all of it. Try another minor version of nvcc, another host",
+            "  gcc, or -std=c++17 in place of c++20 (as in NVIDIA/TransformerEngine#1996 and CLIUtils/CLI11#1378).",
+        ]
     elif summary.verdict == "not-redoable":
         lines.append(f"  {blame} was killed for memory; it reads or writes a pipe, and cannot be run again.")
     elif summary.verdict == "external-kill":

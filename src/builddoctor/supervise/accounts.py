@@ -17,6 +17,7 @@ class Accounts:
         self.phases_done = 0
         self.requeued = 0
         self.killed = 0
+        self.runaways = 0
         self.cpu_s = 0.0
         self.peak_mib = 0.0
         self.gates = 0

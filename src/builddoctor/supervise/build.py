@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
+
 import builddoctor
 from builddoctor.errors import BuildLostError
 from builddoctor.intercept.environment import build_environment
@@ -26,10 +28,12 @@ from builddoctor.model.request import RunRequest
 from builddoctor.model.summary import Summary
 from builddoctor.policy.estimator import PriorEstimator
 from builddoctor.policy.governor import Governor
+from builddoctor.policy.rules import Rules
 from builddoctor.sensors.limits import KillCounter, MemorySensor
 from builddoctor.sensors.root import Clock, SystemRoot, monotonic, page_size
 from builddoctor.supervise.accounts import Accounts
 from builddoctor.supervise.folders import run_folder, trace_file
+from builddoctor.supervise.foresight import Foresight, look_ahead, settle_environment
 from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.kill_evidence import KillEvidence
 from builddoctor.supervise.prepare import Prepared, is_front_by_path, prepare
@@ -61,18 +65,27 @@ def supervise(
     *,
     root: SystemRoot | None = None,
     clock: Clock = monotonic,
+    rules: Rules | None = None,
 ) -> Finished:
-    """Run ``request`` to its end. Raises BuildDoctorError when it cannot be started or was lost."""
+    """Run ``request`` to its end. Raises BuildDoctorError when it cannot be started or was lost.
+
+    ``rules``: other thresholds than production's.
+    """
     system = root or SystemRoot()
-    sensor = MemorySensor(system, user_limit_mib=request.memory_mib)
+    seen = settle_environment(env, system)
+    env = seen.env
+    sensor = MemorySensor(system, env=env, user_limit_mib=request.memory_mib, clock=clock)
     prepared = prepare(request, env, system, sensor)
+    if request.doctor:
+        ahead = look_ahead(request, {**env, **dict(request.extra_env)}, system, prepared.toolkit)
+        seen = msgspec.structs.replace(seen, warnings=tuple(ahead))
     trace_id = uuid.uuid4().hex[:6]
     stamp = datetime.now(timezone.utc)
     trace = TraceWriter(trace_file(env, request.trace, trace_id, stamp.strftime("%Y%m%d-%H%M%S.%f")[:-3]))
     folder = run_folder(env)
     try:
         become_subreaper()
-        build = _Build(request, env, prepared, trace, sensor, system, clock, folder)
+        build = _Build(request, seen, prepared, trace, sensor, system, clock, folder, rules or Rules())
         trace.write(build.header(trace_id, stamp))
         return asyncio.run(build.run(make_screen))
     finally:
@@ -84,27 +97,32 @@ class _Build:
     def __init__(
         self,
         request: RunRequest,
-        env: Mapping[str, str],
+        seen: Foresight,
         prepared: Prepared,
         trace: TraceWriter,
         sensor: MemorySensor,
         root: SystemRoot,
         clock: Clock,
         folder: Path,
+        rules: Rules,
     ) -> None:
         self.request = request
-        self.env = env
+        self.seen = seen
+        self.env = seen.env
         self.prepared = prepared
         self.folder = folder
         self.sensor = sensor
         self.clock = clock
+        self.rules = rules
         self.root = root
-        self.fronts = Fronts(prepared, env)
+        self.fronts = Fronts(prepared, seen.env)
         self.session = Session(
-            governor=Governor(PriorEstimator(), slots=prepared.slots, budget_mib=prepared.budget_mib),
+            governor=Governor(
+                PriorEstimator(), slots=prepared.slots, budget_mib=prepared.budget_mib, runaway=rules.runaway
+            ),
             trace=trace,
             accounts=Accounts(clock()),
-            evidence=KillEvidence(KillCounter(root)),
+            evidence=KillEvidence(root),
             root=root,
             page_bytes=page_size(),
             clock=clock,
@@ -142,7 +160,7 @@ class _Build:
     async def run(self, make_screen: Callable[[Session, Prepared, Fronts], Screen]) -> Finished:
         socket = self.folder / "socket"
         server = await serve(socket, self._converse)
-        sampler = Sampler(self.session, self.sensor, clock=self.clock, reading=self.prepared.reading)
+        sampler = Sampler(self.session, self.sensor, clock=self.clock, reading=self.prepared.reading, rules=self.rules)
         screen = make_screen(self.session, self.prepared, self.fronts)
         screen.watch(sampler)
         ended = asyncio.Event()
@@ -221,6 +239,10 @@ class _Build:
         return env | prepared.knobs.exports
 
     def _tell_start(self) -> None:
+        for note in self.seen.notes:
+            self.session.tell(note)
+        for warning in self.seen.warnings:
+            self.session.tell(warning, warning=True)
         if self.prepared.knobs.caps:
             caps = ", ".join(self.prepared.knobs.caps)
             self.session.tell(f"keeps your {caps} as an upper bound (`--ignore-caps` to let memory alone decide)")
@@ -263,6 +285,7 @@ class _Build:
             kernel_oom_kills=session.evidence.total(),
             requeued=accounts.requeued,
             killed=accounts.killed,
+            runaways=accounts.runaways,
             units=accounts.units,
             phases=accounts.phases,
             effective_jobs_mean=round(accounts.jobs_mean(self.clock()), 2),

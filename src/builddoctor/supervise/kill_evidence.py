@@ -1,43 +1,124 @@
 """Did the kernel kill it? Counters, never text.
 
-A SIGKILL that we did not send is the kernel's when one of its OOM counters rose and no other death has been put down to
-that rise. The kernel counts before it sends the signal, so the counter is there when the process has been reaped.
+Covers: counters as they were when a phase was let start, and again when it died; each counted kill explains one death.
+The cgroup that is read is the phase's own, which need not be builddoctor's: v1 counts only there.
+Does *not* cover: reading counters (``sensors.evidence``) or what a difference means (``policy.kill_cause``).
 """
 
 from __future__ import annotations
 
-from builddoctor.sensors.limits import KillCounter
+from collections import deque
+
+import msgspec
+
+from builddoctor.model.evidence import Evidence, KillCause
+from builddoctor.policy.kill_cause import compare
+from builddoctor.sensors.cgroup_place import CgroupPlace, look_for_place
+from builddoctor.sensors.evidence import Group, group_of, membership, read_evidence
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.units import whole_number
+
+AMPLE_RESERVES = 5.0
+"""With five times the reserve free at every level (a quarter of the limit or more) the kernel kills nobody here."""
+
+LOOKS_KEPT = 100
+"""5 s at the sampler's shortest period: memory that was full at the death may be free when we hear of it."""
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters of one process's cgroup before it ran."""
+
+    place: CgroupPlace | None
+    evidence: Evidence
 
 
 class KillEvidence:
     """Counts kernel kills since it was made, and which of them are explained."""
 
-    def __init__(self, counter: KillCounter) -> None:
-        self._counter = counter
-        self._own_at_start = counter.own()
-        self._host_at_start = counter.host()
-        self._claimed = 0
+    def __init__(self, root: SystemRoot) -> None:
+        self._root = root
+        found = look_for_place(root)
+        self._ours = found.place
+        self._hidden = bool(found.unread)
+        self._groups: dict[str, Group] = {}
+        self._first: dict[str, int] = {}
+        """kills of each cgroup when it was first seen"""
+        self._claimed: dict[str, int] = {}
+        """deaths put down to the kills of each cgroup; under "" those that only the machine's counter explains"""
+        self._spare: deque[float] = deque(maxlen=LOOKS_KEPT)
+        self._at_start = self.baseline(whole_number((root.text("/proc/self/stat") or "").partition(" ")[0])).evidence
 
-    def claim(self) -> bool:
-        """A process died of SIGKILL: was it the kernel? Each counted kill explains one death."""
-        if max(self.own_kills(), self._host_kills()) > self._claimed:
-            self._claimed += 1
-            return True
-        return False
+    def baseline(self, pid: int | None) -> Baseline:
+        """Counters now, for the cgroup of a process that is about to run phases; None for our own."""
+        group = None if pid is None else self._group(pid)
+        place = self._ours if group is None else group.place
+        evidence = read_evidence(self._root, place, proven=group is not None and group.proven)
+        own = evidence.own
+        if own is not None and own.oom_kill is not None:
+            self._first.setdefault(own.directory, own.oom_kill)
+        return Baseline(place=place, evidence=evidence)
 
-    def own_kills(self) -> int:
-        """Kernel kills in our own cgroup; without a counter there, those that explained a death."""
-        now = self._counter.own()
-        if now is None or self._own_at_start is None:
-            return self._claimed
-        return max(now - self._own_at_start, 0)
+    def looked(self, *, headroom_mib: float, reserve_mib: float) -> None:
+        """What was free at the tightest level when the sampler looked."""
+        self._spare.append(headroom_mib / reserve_mib if reserve_mib > 0 else 0.0)
+
+    def claim(self, before: Baseline | None) -> KillCause:
+        """A process died of a SIGKILL that we did not send: who was it? Each counted kill explains one death."""
+        before = before or Baseline(place=self._ours, evidence=self._at_start)
+        after = read_evidence(self._root, before.place, proven=before.evidence.proven)
+        ample = bool(self._spare) and min(self._spare) >= AMPLE_RESERVES and not self._hidden
+        cause = compare(before.evidence, after, ample=ample)
+        if not cause.by_kernel:
+            return cause
+        where = after.own.directory if after.own is not None and cause is not KillCause.HOST else ""
+        kills = self._kills_on_host(after) if where == "" else self._kills_at(where)
+        if kills <= self._claims(where):
+            # That kill is another's death.
+            return KillCause.OUTSIDE
+        self._claimed[where] = self._claimed.get(where, 0) + 1
+        return cause
 
     def total(self) -> int:
-        """What the summary reports: kills counted in our cgroup, or that explained a death of ours."""
-        return max(self.own_kills(), self._claimed)
+        """What the summary reports: kills counted in the cgroups of this build, or that explained a death of ours."""
+        counted = sum(self._kills_at(directory) for directory in self._first if not self._inside_another(directory))
+        return max(counted, self._claims(""))
 
-    def _host_kills(self) -> int:
-        now = self._counter.host()
-        if now is None or self._host_at_start is None:
-            return 0
-        return max(now - self._host_at_start, 0)
+    def _group(self, pid: int) -> Group | None:
+        """The cgroup of a process; once proven, a path is not looked into again."""
+        if self._ours is None:
+            return None
+        path = membership(self._root, self._ours, pid)
+        if path is None or path in self._groups:
+            return self._groups.get(path or "")
+        group = group_of(self._root, self._ours, pid)
+        if group is not None and group.proven:
+            self._groups[path] = group
+        return group
+
+    def _kills_at(self, directory: str) -> int:
+        """Kills of a cgroup since it was first seen; none when it is gone."""
+        version = 2 if self._ours is None else self._ours.version
+        own = read_evidence(self._root, CgroupPlace(version=version, directories=(directory,))).own
+        now = None if own is None else own.oom_kill
+        return 0 if now is None else max(now - self._first.get(directory, now), 0)
+
+    def _kills_on_host(self, after: Evidence) -> int:
+        start, now = self._at_start.host_oom_kill, after.host_oom_kill
+        return 0 if start is None or now is None else max(now - start, 0)
+
+    def _claims(self, directory: str) -> int:
+        """Deaths explained by kills of a cgroup: v2 counts those below it too; "" for all."""
+        if directory == "":
+            return sum(self._claimed.values())
+        below = "" if self._ours is None or self._ours.version == 1 else f"{directory}/"
+        return sum(
+            claims
+            for where, claims in self._claimed.items()
+            if where == directory or (below and where.startswith(below))
+        )
+
+    def _inside_another(self, directory: str) -> bool:
+        """v2: its kills are counted at a cgroup above it as well."""
+        if self._ours is None or self._ours.version == 1:
+            return False
+        return any(directory.startswith(f"{other.rstrip('/')}/") for other in self._first)

@@ -10,9 +10,11 @@ import asyncio
 import os
 
 from builddoctor.intercept.guardian import PidHandle
+from builddoctor.model.evidence import KillCause
 from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
 from builddoctor.sensors.process import Processes, RssProbe
 from builddoctor.sensors.root import SystemRoot
+from builddoctor.supervise.kill_evidence import Baseline
 
 CURVE_STEP_MIB = 16.0
 CURVE_STEP_SHARE = 0.05
@@ -34,23 +36,28 @@ class LivePhase:
         self.killed_by_us = False
         self.outcome: Outcome | None = None
         """of its last run"""
+        self.before: Baseline | None = None
+        """kill counters when it was admitted"""
+        self.cause: KillCause | None = None
+        """who killed it, when it was not us"""
         self.rss_mib = 0.0
         self.peak_mib = 0.0
         self._curve_mib = 0.0
         self._handle: PidHandle | None = None
+        self._start_ticks: int | None = None
         self._probe: RssProbe | None = None
         self._children: dict[int, RssProbe] = {}
 
     def tool_started(self, pid: int, root: SystemRoot, processes: Processes, page_bytes: int) -> None:
         """Hold the tool by pidfd, if it really is the gate's child, and watch its memory."""
         self.tool_gone()
-        if not self.trusted or processes.parent(pid) != self.gate_pid:
+        if not self.trusted:
             # A gate in a pid namespace of its own: its numbers are somebody else's here.
             return
-        try:
-            self._handle = PidHandle(pid)
-        except OSError:
+        self._handle = _held_child(pid, {self.gate_pid}, processes)
+        if self._handle is None:
             return
+        self._start_ticks = processes.start_ticks(pid)
         self._probe = RssProbe(root, pid, page_bytes=page_bytes)
 
     def sample(self, root: SystemRoot, processes: Processes, page_bytes: int) -> float:
@@ -67,6 +74,29 @@ class LivePhase:
         self.peak_mib = max(self.peak_mib, total_mib)
         return total_mib
 
+    @property
+    def tool_pid(self) -> int | None:
+        """The tool whose memory is watched."""
+        return None if self._probe is None else self._probe.pid
+
+    def take(self, size_mib: float) -> None:
+        """Count this much instead of what ``sample`` found (``supervise.rereading``)."""
+        self.rss_mib = size_mib
+        self.peak_mib = max(self.peak_mib, size_mib)
+
+    def cpu_s(self, processes: Processes) -> float | None:
+        """Processor time of the tool and its children so far; None when it is not watched, or gone."""
+        times_s = [processes.cpu_s(pid) for pid in self._watched()]
+        return None if not times_s or times_s[0] is None else sum(each for each in times_s if each is not None)
+
+    def anon_by_rollup_mib(self, processes: Processes) -> float | None:
+        """Memory of the tool and its children by their page tables: dear. None when it is not watched, or gone."""
+        sizes_mib = [processes.anon_by_rollup_mib(pid) for pid in self._watched()]
+        return None if not sizes_mib or sizes_mib[0] is None else sum(each for each in sizes_mib if each is not None)
+
+    def _watched(self) -> list[int]:
+        return [] if self._probe is None else [self._probe.pid, *self._children]
+
     def curve_moved(self) -> bool:
         """Memory changed enough since the last time for another point of the curve."""
         if abs(self.rss_mib - self._curve_mib) < max(CURVE_STEP_MIB, CURVE_STEP_SHARE * self._curve_mib):
@@ -75,15 +105,18 @@ class LivePhase:
         return True
 
     def kill(self, processes: Processes) -> bool:
-        """End the tool and its children; False when it is not ours to signal."""
-        if self._handle is None:
+        """End the tool and its children; False when it is not ours to signal, or no longer there."""
+        if self._handle is None or processes.start_ticks(self._handle.pid) != self._start_ticks:
+            # The tool is gone and its number may be another's by now, and so may be that one's children.
             return False
         self.killed_by_us = True
-        for pid in reversed(processes.descendants(self._handle.pid)):
-            try:
-                child = PidHandle(pid)
-            except OSError:
-                continue
+        family = {self._handle.pid}
+        held: list[PidHandle] = []
+        for pid in processes.descendants(self._handle.pid):
+            if (child := _held_child(pid, family, processes)) is not None:
+                family.add(pid)
+                held.append(child)
+        for child in reversed(held):
             child.kill()
             child.close()
         self._handle.kill()
@@ -94,16 +127,32 @@ class LivePhase:
         self.granted = asyncio.get_running_loop().create_future()
         self.admitted_at_s = None
         self.killed_by_us = False
+        self.cause = None
 
     def tool_gone(self) -> None:
         """Let go of the tool's process."""
         for closable in (self._handle, self._probe, *self._children.values()):
             if closable is not None:
                 closable.close()
-        self._handle = self._probe = None
+        self._handle = self._probe = self._start_ticks = None
         self._children = {}
         self.rss_mib = 0.0
         self._curve_mib = 0.0
+
+
+def _held_child(pid: int, parents: set[int], processes: Processes) -> PidHandle | None:
+    """A child of one of ``parents``, held; None when it is not there, or not theirs.
+
+    Held first and looked at afterwards: what has the number then is either what is held, or came after its death.
+    """
+    try:
+        handle = PidHandle(pid)
+    except OSError:
+        return None
+    if processes.parent(pid) in parents:
+        return handle
+    handle.close()
+    return None
 
 
 def was_killed(status: int) -> bool:

@@ -94,7 +94,7 @@ def prepare(request: RunRequest, env: Mapping[str, str], root: SystemRoot, senso
 def _memory(sensor: MemorySensor) -> tuple[MemoryReading, float]:
     reading = sensor.read(0.0)
     tightest = reading.tightest
-    budget = budget_mib(tightest.headroom_mib, 0.0, reserve_mib(reading.limit_mib))
+    budget = budget_mib(tightest.headroom_mib, 0.0, reserve_mib(reading.limit_mib, reading.surroundings))
     if budget < LEAST_BUDGET_MIB:
         raise MemoryBudgetError(
             f"no memory to build in: {format_mib(tightest.headroom_mib)} free of {format_mib(tightest.limit_mib)} "
@@ -104,10 +104,14 @@ def _memory(sensor: MemorySensor) -> tuple[MemoryReading, float]:
     return reading, budget
 
 
+def site_folders() -> list[Path]:
+    """Where pip puts CUDA's packages for this Python."""
+    return [Path(folder) for folder in {*site.getsitepackages(), site.getusersitepackages(), *sys.path} if folder]
+
+
 def _toolkit(request: RunRequest, env: Mapping[str, str], root: SystemRoot) -> tuple[Toolkit | None, str]:
     """The toolkit; without one only when the build may not need it, and the user did not name one."""
-    folders = [Path(folder) for folder in {*site.getsitepackages(), site.getusersitepackages(), *sys.path} if folder]
-    found = candidates(root, env, wanted=request.toolkit, site_folders=folders)
+    found = candidates(root, env, wanted=request.toolkit, site_folders=site_folders())
     try:
         return find_toolkit(found, env, wanted=request.toolkit), ""
     except (ToolkitNotFoundError, ToolkitBrokenError) as error:

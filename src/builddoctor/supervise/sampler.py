@@ -1,7 +1,8 @@
 """Looks at memory while the build runs: announced processes, limits, and a line in the trace each second.
 
 Covers: the period (by headroom and measured growth), the order of reads, syncing the trace.
-Does *not* cover: what follows from it (``policy.governor``).
+Does *not* cover: what follows from it (``policy.governor``), or what headroom alone does not show
+(``supervise.rereading``, ``supervise.thrashing``).
 
 Period: headroom / (4 x fastest growth seen), between 50 ms and 1 s; before anything was seen, memory is taken to fill
 at 6000 MiB/s, as earlyoom and nohang do.
@@ -14,9 +15,13 @@ import asyncio
 from builddoctor.model.limits import MemoryReading
 from builddoctor.policy.budget import OPEN_UNIT_MIB, budget_mib, reserve_mib
 from builddoctor.policy.events import Sampled
+from builddoctor.policy.rules import Rules
+from builddoctor.policy.thrash import ThrashState
 from builddoctor.sensors.limits import MemorySensor
 from builddoctor.sensors.root import Clock
+from builddoctor.supervise.rereading import Rereading
 from builddoctor.supervise.session import Session
+from builddoctor.supervise.thrashing import Thrashing
 from builddoctor.trace import records
 
 SHORTEST_S, LONGEST_S = 0.05, 1.0
@@ -29,12 +34,16 @@ TICK_EVERY_S = 1.0
 class Sampler:
     """Samples until cancelled. ``reading`` is the last look at the limits."""
 
-    def __init__(self, session: Session, sensor: MemorySensor, *, clock: Clock, reading: MemoryReading) -> None:
+    def __init__(
+        self, session: Session, sensor: MemorySensor, *, clock: Clock, reading: MemoryReading, rules: Rules
+    ) -> None:
         self.reading = reading
         self.total_mib = 0.0
         self._session = session
         self._sensor = sensor
         self._clock = clock
+        self._rereading = Rereading(session, rules.crosscheck, clock=clock)
+        self._thrashing = Thrashing(session, rules.thrash, clock=clock)
         self._fastest_mib_s = 0.0
         self._samples = 0
         self._last: tuple[float, float] | None = None
@@ -53,12 +62,15 @@ class Sampler:
     def sample(self) -> None:
         """One look: memory of every running phase, then the limits, then the governor's turn."""
         session = self._session
+        reported: list[tuple[int, float]] = []
         rss: list[tuple[int, float]] = []
         total_mib = 0.0
         for phase_id, live in session.live.items():
             if live.admitted_at_s is None:
                 continue
-            held_mib = live.sample(session.root, session.processes, session.page_bytes)
+            reported_mib = live.sample(session.root, session.processes, session.page_bytes)
+            held_mib = self._rereading.figure(phase_id, reported_mib)
+            reported.append((phase_id, reported_mib))
             rss.append((phase_id, held_mib))
             total_mib += held_mib
             if live.curve_moved():
@@ -69,20 +81,32 @@ class Sampler:
         self.total_mib = total_mib
         self.reading = self._sensor.read(total_mib + OPEN_UNIT_MIB * len(session.units.open))
         session.accounts.peak_mib = max(session.accounts.peak_mib, total_mib)
-        headroom_mib = self.reading.tightest.headroom_mib
-        reserve = reserve_mib(self.reading.limit_mib)
+        self._rereading.look(reported, total_mib, self.reading)
         killed = session.accounts.killed
-        session.decide(
-            Sampled(
-                rss_mib=tuple(rss),
-                headroom_mib=headroom_mib,
-                budget_mib=budget_mib(headroom_mib, total_mib, reserve),
-                reserve_mib=reserve,
-            )
-        )
+        session.decide(self._sampled(rss, total_mib))
         if session.accounts.killed > killed:
             # A pressure edge: what led to it must survive whatever comes next.
             self._next_sync_s = 0.0
+
+    def _sampled(self, rss: list[tuple[int, float]], total_mib: float) -> Sampled:
+        """What the governor is told: the tightest level as it is, or as it must be taken to be."""
+        session, tightest = self._session, self.reading.tightest
+        reserve = reserve_mib(self.reading.limit_mib, self.reading.surroundings)
+        state = self._thrashing.look(
+            headroom_share=tightest.headroom_mib / max(tightest.limit_mib, 1.0), running=len(rss)
+        )
+        headroom_mib = min(0.0, tightest.headroom_mib) if state is ThrashState.ACT else tightest.headroom_mib
+        budget = budget_mib(headroom_mib, total_mib, reserve)
+        suspects = [(phase_id, session.live[phase_id]) for phase_id in session.governor.suspects & session.live.keys()]
+        cpu_s = [(phase_id, live.cpu_s(session.processes)) for phase_id, live in suspects]
+        return Sampled(
+            rss_mib=tuple(rss),
+            headroom_mib=headroom_mib,
+            budget_mib=min(budget, total_mib) if state is ThrashState.HOLD else budget,
+            reserve_mib=reserve,
+            cpu_s=tuple((phase_id, seconds) for phase_id, seconds in cpu_s if seconds is not None),
+            reason=self._thrashing.reason if state is ThrashState.ACT else "",
+        )
 
     def period_s(self) -> float:
         """How long until the next look."""

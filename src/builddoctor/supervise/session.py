@@ -15,10 +15,12 @@ from collections.abc import Awaitable, Callable
 from builddoctor.intercept.command_lines import parse_sizes, phase_facts
 from builddoctor.intercept.protocol import Asked, Connection, Ended, Message, Registered, Started
 from builddoctor.model.board import EventRow
+from builddoctor.model.evidence import KillCause
 from builddoctor.model.phase import Outcome, Phase, Unit
 from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, Requeue, SetThreads, Warn
-from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, UnitEnded, UnitRegistered
+from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, UnitEnded, UnitRegistered
 from builddoctor.policy.governor import Governor
+from builddoctor.policy.kill_cause import describe as describe_cause
 from builddoctor.sensors.process import Processes
 from builddoctor.sensors.root import Clock, SystemRoot
 from builddoctor.supervise.accounts import Accounts
@@ -31,10 +33,7 @@ from builddoctor.units import format_mib
 
 EVENTS_SHOWN = 6
 
-_BY: dict[Outcome | None, str] = {
-    Outcome.KILLED_BY_US: "builddoctor, before the kernel would",
-    Outcome.KILLED_BY_KERNEL: "the kernel",
-}
+BY_US = "builddoctor, before the kernel would"
 
 FrontAnswer = Callable[[Registered], Awaitable[tuple[list[str], dict[str, str]]]]
 """Further arguments and environment for a program that runs a build."""
@@ -87,6 +86,8 @@ class Session:
 
     def decide(self, event: Event) -> None:
         """Hand an event to the governor and carry out what it wants."""
+        if isinstance(event, Sampled):
+            self.evidence.looked(headroom_mib=event.headroom_mib, reserve_mib=event.reserve_mib)
         for action in self.governor.handle(event, self._clock()):
             self._carry_out(action)
         self.accounts.jobs_changed(self.governor.running, self._clock())
@@ -242,12 +243,16 @@ class Session:
         if was_killed(status):
             if live.killed_by_us:
                 return Outcome.KILLED_BY_US
-            return Outcome.KILLED_BY_KERNEL if self.evidence.claim() else Outcome.KILLED_OUTSIDE
+            live.cause = self.evidence.claim(live.before)
+            return Outcome.KILLED_BY_KERNEL if live.cause.by_kernel else Outcome.KILLED_OUTSIDE
         if live.killed_by_us:
             return Outcome.KILLED_BY_US
         # collect2 and clang report the death of their own child as a failure of theirs.
-        if (live.phase.tool == "collect2" or live.phase.tool.startswith("clang")) and self.evidence.claim():
-            return Outcome.KILLED_BY_KERNEL
+        if live.phase.tool == "collect2" or live.phase.tool.startswith("clang"):
+            cause = self.evidence.claim(live.before)
+            if cause.by_kernel:
+                live.cause = cause
+                return Outcome.KILLED_BY_KERNEL
         return Outcome.FAILED
 
     def _finish(self, live: LivePhase, ended: PhaseEnded, message: Ended | None) -> None:
@@ -264,6 +269,7 @@ class Session:
                 outcome=ended.outcome.value,
                 exit_code=code,
                 signal=signal,
+                cause=live.cause.value if live.cause is not None else "",
                 peak_mib=round(ended.peak_mib, 1),
                 wall_s=round(ended.wall_s, 3),
                 cpu_s=round(message.cpu_s, 3) if message is not None else 0.0,
@@ -322,6 +328,7 @@ class Session:
         live = self.live[action.phase_id]
         now_s = self._clock()
         live.admitted_at_s = now_s
+        live.before = self.evidence.baseline(live.gate_pid if live.trusted else None)
         live.estimate = action.estimate
         if self.held is not None and self.held.phase_id == action.phase_id:
             self.held = None
@@ -340,7 +347,7 @@ class Session:
     def _requeue(self, action: Requeue) -> None:
         live = self.live[action.phase_id]
         lost_s = self._clock() - (live.admitted_at_s if live.admitted_at_s is not None else self._clock())
-        by = _BY.get(live.outcome, "somebody else")
+        by = BY_US if live.outcome is Outcome.KILLED_BY_US else describe_cause(live.cause or KillCause.UNKNOWN)
         self.accounts.requeued += 1
         live.asked_at_s = self._clock()
         self.trace.write(
@@ -362,6 +369,7 @@ class Session:
     def _give_up(self, action: GiveUp) -> None:
         live = self.live.pop(action.phase_id)
         self.verdict, self.given_up = action, live
+        self.accounts.runaways += action.verdict == "runaway"
         self.trace.write(
             records.GaveUp(at_s=self.at_s(), phase_id=action.phase_id, verdict=action.verdict, reason=action.reason)
         )

@@ -101,6 +101,8 @@ class PhaseFinished(Record, frozen=True, kw_only=True, tag="end"):
     outcome: str
     exit_code: int | None = None
     signal: int | None = None
+    cause: str = ""
+    """who sent a SIGKILL that was not ours: ``cgroup``, ``ancestor``, ``host``, ``oomd``, ``outside`` or ``unknown``"""
     peak_mib: float
     wall_s: float
     cpu_s: float

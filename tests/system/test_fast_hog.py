@@ -1,0 +1,37 @@
+"""A compiler that takes memory as fast as the machine gives it, in a real memory cgroup."""
+
+from __future__ import annotations
+
+import pytest
+
+from builddoctor.trace.records import Killed, PhaseFinished, PhaseStarted
+from support.memcg import memory_cgroup
+from support.program import Program
+from support.stand_ins import HOG, stand_in
+
+MIB = 1024**2
+
+
+@pytest.mark.needs_memcg
+@pytest.mark.trap(30)
+def test_a_fast_hog_is_ended_before_the_kernel_does_it(program: Program) -> None:
+    """About 2 GB/s into 2 GiB: builddoctor is first, the kernel never has to kill, and the phase is redone."""
+    done, hogging = program.folder / "done", program.folder / "hogging"
+    stand_in(program, f"exec {HOG} 40 0 {done}", name="clang")
+    stand_in(program, f"[ -e {hogging} ] && exit 0; touch {hogging}; exec {HOG} 8192 0 /no/such/file")
+    script = "clang -c old.cpp & while [ ! -e go ]; do sleep 0.05; done; clang++ -c hog.cpp && wait"
+    with memory_cgroup(2048 * MIB) as group:
+        process = program.start(group.wrapped(program.supervised("sh", "-c", script, options=["--cores", "4"])))
+        program.await_record(PhaseStarted, process, phase_id=1)
+        (program.folder / "go").touch()
+        program.await_record(Killed, process, phase_id=2)
+        done.touch()
+        output, _ = process.communicate()
+        kernel_kills = group.kernel_kills
+    assert process.returncode == 0, output
+    assert kernel_kills == 0, output
+    records = program.records()
+    assert [record.phase_id for record in records if isinstance(record, Killed)] == [2]
+    ends = [(record.phase_id, record.outcome) for record in records if isinstance(record, PhaseFinished)]
+    assert sorted(ends) == [(1, "ok"), (2, "killed-by-us"), (2, "ok")]
+    assert program.summary()["kernel_oom_kills"] == 0

@@ -1,0 +1,224 @@
+"""Processes that are stopped, left behind, or no longer who they were: nothing stays, and nobody else is hit."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from builddoctor.intercept.guardian import Guardian
+from builddoctor.trace.records import Killed, PhaseFinished, PhaseStarted, TickRecord
+from support.memcg import MemoryCgroup, memory_cgroup
+from support.program import Program
+from support.stand_ins import HOG, stand_in
+
+MIB = 1024**2
+GONE_WITHIN_S = 20.0
+
+
+def started(program: Program, process: subprocess.Popen[str], phase_id: int = 1) -> psutil.Process:
+    """The tool of a phase, once it runs."""
+    record = program.await_record(PhaseStarted, process, phase_id=phase_id)
+    assert isinstance(record, PhaseStarted)
+    return psutil.Process(record.pid)
+
+
+def with_all_below(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """A running builddoctor and everything that it started."""
+    itself = psutil.Process(process.pid)
+    return [itself, *itself.children(recursive=True)]
+
+
+def leave_free(group: MemoryCgroup, free_mib: int) -> None:
+    """Put the limit this much above what cannot be given back."""
+    lines = (group.folder / "memory.stat").read_text().splitlines()
+    stat = {key: int(value) for key, _, value in (line.partition(" ") for line in lines)}
+    cache = stat["total_inactive_file"] + stat["total_active_file"]
+    group.limit(int((group.folder / "memory.usage_in_bytes").read_text()) - cache + free_mib * MIB)
+
+
+@pytest.mark.needs_memcg
+@pytest.mark.trap(31)
+def test_a_stopped_tool_that_has_to_go_is_gone_at_once(program: Program) -> None:
+    """Stopped, it would hear of SIGTERM when it goes on, which is never: it is ended without."""
+    done = program.folder / "done"
+    stand_in(program, f"exec {HOG} 40 0 {done}", name="clang")
+    stand_in(program, f"[ -e second ] && exit 0; touch second; exec {HOG} 900 0 {done}")
+    script = "clang -c old.cpp & while [ ! -e go ]; do sleep 0.05; done; clang++ -c young.cpp && wait"
+    with memory_cgroup(2048 * MIB) as group:
+        process = program.start(group.wrapped(program.supervised("sh", "-c", script, options=["--cores", "4"])))
+        started(program, process)
+        (program.folder / "go").touch()
+        tool = started(program, process, phase_id=2)
+        program.await_record(TickRecord, process, ours_mib=lambda held_mib: held_mib >= 940)
+        tool.suspend()
+        leave_free(group, 16)
+        program.await_record(Killed, process, phase_id=2)
+        program.await_record(PhaseFinished, process, phase_id=2, outcome="killed-by-us")
+        assert not tool.is_running()
+        group.limit(2048 * MIB)
+        done.touch()
+        output, _ = process.communicate()
+        assert group.kernel_kills == 0
+    assert process.returncode == 0, output
+
+
+@pytest.mark.trap(31)
+@pytest.mark.parametrize("front", ["sh", "ninja"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_build_with_a_stopped_tool_leaves_nothing(
+    program: Program, front: str, number: signal.Signals, code: int
+) -> None:
+    """Ctrl-C while a compiler is stopped: it ends like all others. ninja's edges are in groups of their own."""
+    stand_in(program, "exec sleep 1000")
+    (program.folder / "build.ninja").write_text("rule cc\n  command = clang++ -c $out.cpp\nbuild one: cc\n")
+    command = ["ninja"] if front == "ninja" else ["sh", "-c", "clang++ -c one.cpp; exit 3"]
+    process = program.start(program.supervised(*command))
+    tool = started(program, process)
+    tool.suspend()
+    everything = with_all_below(process)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, output
+    assert psutil.wait_procs(everything, timeout=GONE_WITHIN_S)[1] == []
+
+
+@pytest.mark.trap(31)
+def test_a_signal_to_the_build_reaches_what_is_stopped_in_it(tmp_path: Path) -> None:
+    """A stopped process goes on when the build is signalled, so that its end need not be forced."""
+    guardian = Guardian(
+        ["sh", "-c", "kill -STOP $$; exit 7"], env=os.environ, cwd=str(tmp_path), cleanup=tmp_path / "run"
+    )
+    (build,) = await_child(guardian.pid)
+    while psutil.Process(build).status() != psutil.STATUS_STOPPED:
+        assert select.select([guardian.fileno()], [], [], 0.02)[0] == []
+    guardian.signal_build(signal.SIGTERM)
+    while not guardian.ended:
+        assert select.select([guardian.fileno()], [], [], GONE_WITHIN_S)[0], "it is still stopped"
+        guardian.hear()
+    guardian.close()
+    assert guardian.status is not None
+    assert os.WTERMSIG(guardian.status) == signal.SIGTERM
+
+
+def await_child(pid: int) -> list[int]:
+    """Children of a process, once it has one."""
+    while not (children := psutil.Process(pid).children()):
+        select.select([], [], [], 0.02)
+    return [child.pid for child in children]
+
+
+@pytest.mark.trap(33)
+@pytest.mark.parametrize("front", ["sh", "ninja"])
+def test_death_of_the_supervisor_ends_what_is_stopped(program: Program, front: str) -> None:
+    """kill -9 of builddoctor while a compiler is stopped: within seconds nothing of the build is there."""
+    stand_in(program, "exec sleep 1000")
+    (program.folder / "build.ninja").write_text("rule cc\n  command = clang++ -c $out.cpp\nbuild one two: cc\n")
+    process = program.start(program.supervised(*(["ninja"] if front == "ninja" else ["sh", "-c", "clang++ -c a; :"])))
+    started(program, process).suspend()
+    everything = with_all_below(process)
+    assert len(everything) >= 4
+    process.kill()
+    process.communicate()
+    assert psutil.wait_procs(everything, timeout=GONE_WITHIN_S)[1] == []
+    assert not list(program.folder.glob("builddoctor-*")), "the run's own folder is removed"
+
+
+@pytest.mark.trap(34)
+def test_death_of_ninja_leaves_no_compiler(program: Program) -> None:
+    """kill -9 of ninja: its edges, each in a group of its own, become ours, are ended, and that is said."""
+    stand_in(program, "exec sleep 1000")
+    (program.folder / "build.ninja").write_text(
+        "rule cc\n  command = clang++ -c $out.cpp\nbuild one: cc\nbuild two: cc\n"
+    )
+    process = program.start(program.supervised("ninja", options=["--cores", "4"]))
+    tools = [started(program, process, phase_id) for phase_id in (1, 2)]
+    everything = with_all_below(process)
+    (ninja,) = [each for each in everything if each.name() == "ninja"]
+    assert ninja.pid not in {os.getpgid(tool.pid) for tool in tools}, "groups of their own: the trap"
+    ninja.kill()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGKILL, output
+    assert psutil.wait_procs(everything, timeout=GONE_WITHIN_S)[1] == []
+    assert "left behind" in output
+
+
+REUSED = """
+import asyncio, os, signal, time
+from builddoctor.model.phase import Phase, PhaseKind
+from builddoctor.sensors.process import Processes
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.supervise.phases import LivePhase
+
+PID = 100
+
+
+def fork_as(pid, run):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as last:
+        last.write(str(pid - 1))
+    child = os.fork()
+    if child == 0:
+        run()
+        os._exit(0)
+    assert child == pid, (child, pid)
+    return child
+
+
+def rest():
+    time.sleep(1000)
+
+
+def rest_with_a_child():
+    child = os.fork()
+    if child == 0:
+        rest()
+    os.write(writer, str(child).encode())
+    rest()
+
+
+def alive(pid):
+    with open("/proc/%d/stat" % pid) as stat:
+        return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+
+
+async def main():
+    processes = Processes(SystemRoot())
+    phase = Phase(phase_id=1, unit_id="", kind=PhaseKind.LINK, source="")
+    live = LivePhase(phase, gate_pid=os.getpid(), trusted=True, asked_at_s=0.0)
+    tool = fork_as(PID, rest)
+    live.tool_started(tool, SystemRoot(), processes, 4096)
+    began = processes.start_ticks(tool)
+    os.kill(tool, signal.SIGKILL)
+    os.waitpid(tool, 0)
+    # Another tick of the clock, so that another start time.
+    time.sleep(0.05)
+    other = fork_as(PID, rest_with_a_child)
+    grandchild = int(os.read(reader, 16))
+    assert processes.start_ticks(other) != began
+    print("killed" if live.kill(processes) else "not ours", flush=True)
+    time.sleep(0.05)
+    print(alive(other), alive(grandchild))
+
+
+reader, writer = os.pipe()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.needs_memcg
+@pytest.mark.trap(20)
+def test_a_process_that_got_a_dead_tools_number_lives_on(tmp_path: Path) -> None:
+    """For real, in a pid namespace where the kernel is told which pid comes next: neither it nor its child is hit."""
+    done = subprocess.run(
+        ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", REUSED],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "not ours\nTrue True\n", done.stderr

@@ -1,0 +1,117 @@
+"""A build that hangs at its limit, for real: a mapped file, bigger than the memory cgroup, read over and over."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from builddoctor.policy.rules import Rules
+from builddoctor.policy.thrash import ThrashRules, ThrashState, ThrashWatch
+from builddoctor.sensors.pressure import PressureSensor
+from builddoctor.sensors.root import page_size
+from builddoctor.trace.records import Killed, PhaseFinished, TickRecord
+from support.fake_toolkit import fake_toolkit
+from support.memcg import MemoryCgroup, memory_cgroup
+from support.program import Program
+from unit.trees import plant
+
+MIB = 1024**2
+PATIENCE_S = 60.0
+SHORT = ThrashRules(refault_mib_s=2.0, at_limit_share=0.9, stall_s=1.0, idle_s=2.0, calm_s=3.0)
+READS = """
+import mmap, sys, time
+held = []
+for _ in range({held}):
+    held.append(bytearray(b"x") * 1048576)
+    time.sleep(0.01)
+with open({file!r}, "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+offset, end = 0, time.monotonic() + {seconds}
+while time.monotonic() < end:
+    for _ in range(256):
+        mapped[offset]
+        offset = (offset + 4096) % len(mapped)
+"""
+
+
+def big_file(folder: Path, size_mib: int) -> str:
+    """A file on disk, whose pages are in nobody's memory: those that are would not count as the group's."""
+    path = folder / "big"
+    with path.open("wb") as file:
+        for _ in range(size_mib):
+            file.write(os.urandom(MIB))
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return str(path)
+
+
+def sensor_of(group: MemoryCgroup, folder: Path) -> PressureSensor:
+    """What builddoctor would see in this group: the kernel's own files, by another membership."""
+    path = "/" + str(group.folder.relative_to("/sys/fs/cgroup/memory"))
+    files = {
+        "/proc/self/cgroup": f"4:memory:{path}\n",
+        "/proc/self/mountinfo": Path("/proc/self/mountinfo").read_text(),
+    }
+    root = plant(folder, files)
+    (folder / "sys").symlink_to("/sys")
+    for name in ("pressure", "vmstat", "meminfo"):
+        (folder / "proc" / name).symlink_to(f"/proc/{name}")
+    return PressureSensor(root, page_bytes=page_size())
+
+
+@pytest.mark.needs_memcg
+@pytest.mark.trap(40)
+def test_a_file_read_over_and_over_at_the_limit_is_seen_as_thrashing(tmp_path: Path) -> None:
+    """Refaults rise, the group is full, no phase ends: as if there were no headroom, though all of it is page cache."""
+    file = big_file(tmp_path, 256)
+    with memory_cgroup(128 * MIB) as group:
+        sensor = sensor_of(group, tmp_path / "root")
+        before = sensor.read()
+        reader = READS.format(held=1, file=file, seconds=PATIENCE_S)
+        process = subprocess.Popen(group.wrapped(["python3", "-c", reader]))
+        watch = ThrashWatch(SHORT)
+        began_s = time.monotonic()
+        try:
+            state = ThrashState.NONE
+            while state is not ThrashState.ACT:
+                now_s = time.monotonic()
+                assert now_s - began_s < PATIENCE_S, f"not seen: {sensor.read()}"
+                assert process.poll() is None
+                state = watch.look(sensor.read(), headroom_share=0.9, ended=0, running=1, now_s=now_s)
+                time.sleep(0.2)
+            after = sensor.read()
+        finally:
+            process.kill()
+            process.wait()
+    assert before.refault_mib is not None
+    assert after.refault_mib is not None
+    assert after.refault_mib - before.refault_mib > 10
+    assert before.some_s is None or (after.some_s is not None and after.some_s > before.some_s)
+    assert after.fullness is not None
+    assert after.fullness > 0.9
+    assert "at the limit" in watch.reason
+
+
+@pytest.mark.needs_memcg
+@pytest.mark.trap(40)
+def test_of_two_phases_that_thrash_one_is_ended_and_run_again(program: Program) -> None:
+    """The hang is said once with its reason; one of them gives way, and both are done in the end."""
+    file = big_file(program.folder, 300)
+    toolkit = fake_toolkit(program.folder / "cuda", READS.format(held=50, file=file, seconds=8.0), tool="ptxas")
+    script = "nvcc -c a.cu & nvcc -c b.cu & wait"
+    with memory_cgroup(320 * MIB) as group:
+        command = program.with_rules(Rules(thrash=SHORT), "sh", "-c", script, toolkit=str(toolkit))
+        done = group.run(command, env=program.env, cwd=program.folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the build hangs for memory") == 1
+    killed = [record for record in program.records() if isinstance(record, Killed)]
+    assert killed
+    assert all("at the limit" in record.reason or "waited for memory" in record.reason for record in killed)
+    outcomes = [record.outcome for record in program.records() if isinstance(record, PhaseFinished)]
+    assert outcomes.count("ok") == 2
+    assert min(record.headroom_mib for record in program.records() if isinstance(record, TickRecord)) > 30

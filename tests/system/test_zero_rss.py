@@ -1,0 +1,49 @@
+"""A kernel that reports resident sizes as zero, for all but real: only statm is not this kernel's."""
+
+from __future__ import annotations
+
+import pytest
+
+from builddoctor.policy.crosscheck import CrossCheckRules
+from builddoctor.policy.rules import Rules
+from builddoctor.trace.records import PhaseCurve, PhaseFinished
+from support.fake_toolkit import fake_toolkit
+from support.memcg import memory_cgroup
+from support.program import Program
+
+MIB = 1024**2
+SHORT = Rules(crosscheck=CrossCheckRules(drop_mib=150, large_mib=100, again_s=0.5))
+HOLDS = """
+import time
+held = bytearray(b"x") * (400 * 1048576)
+time.sleep(4)
+"""
+
+
+@pytest.mark.needs_memcg
+@pytest.mark.trap(18)
+def test_the_page_tables_are_asked_where_resident_sizes_read_as_zero(program: Program) -> None:
+    """The user is told once, and 400 MiB are counted as the phase's though statm says that it holds nothing."""
+    toolkit = fake_toolkit(program.folder / "cuda", HOLDS)
+    with memory_cgroup(1500 * MIB) as group:
+        command = program.with_rules(SHORT, "nvcc", "-c", "a.cu", toolkit=str(toolkit), zero=True)
+        done = group.run(command, env=program.env, cwd=program.folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("resident sizes read as zero here") == 1
+    curve = [record.rss_mib for record in program.records() if isinstance(record, PhaseCurve)]
+    assert max(curve) == pytest.approx(405, abs=15)
+    assert len(curve) > 3, "it rises in one step"
+
+
+@pytest.mark.needs_memcg
+@pytest.mark.trap(18)
+def test_memory_that_somebody_else_takes_is_not_taken_for_that_fault(program: Program) -> None:
+    """A process that no gate announced holds it: our sum was right, and nothing is said."""
+    toolkit = fake_toolkit(program.folder / "cuda", "import time\ntime.sleep(4)\n")
+    with memory_cgroup(1500 * MIB) as group:
+        others = f"python3 -c '{HOLDS}' & nvcc -c a.cu & wait"
+        command = program.with_rules(SHORT, "sh", "-c", others, toolkit=str(toolkit))
+        done = group.run(command, env=program.env, cwd=program.folder)
+    assert done.returncode == 0, done.stderr
+    assert "read as zero" not in done.stderr
+    assert [record.outcome for record in program.records() if isinstance(record, PhaseFinished)] == ["ok"]
