@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builddoctor.model.limits import MemoryReading
-from builddoctor.policy.budget import budget_mib, reserve_mib
+from builddoctor.policy.budget import allowance
 from builddoctor.sensors.cgroup_place import controller_directories
 from builddoctor.sensors.cores import read_cores
-from builddoctor.sensors.host import HostSensor
+from builddoctor.sensors.host import UNKNOWN_HOST_MIB, HostSensor
 from builddoctor.sensors.limits import KillCounter, MemorySensor
 from builddoctor.sensors.neighbours import read_neighbours
 from builddoctor.sensors.numa import numa_level, read_numa
@@ -101,7 +101,7 @@ def tree(version: int, chain: list[tuple[str, Level]], mounted_at: int) -> dict[
 
 def budget_of(reading: MemoryReading) -> float:
     """What the governor would get."""
-    return budget_mib(reading.tightest.headroom_mib, 0.0, reserve_mib(reading.limit_mib, reading.surroundings))
+    return allowance(reading, 0.0).budget_mib
 
 
 @settings(max_examples=CASES["known limits"])
@@ -239,7 +239,7 @@ def test_the_host_never_has_more_than_memtotal(fields: list[tuple[str, object]],
         "/proc/spl/kstat/zfs/arcstats": f"size 4 {arc}\n",
     }
     sensor = HostSensor(TextRoot(files))
-    total_mib = sensor.total_mib()
+    total_mib = sensor.total_mib() or UNKNOWN_HOST_MIB
     for level in sensor.levels(kubernetes=True):
         if level.kind != "overcommit":
             assert level.limit_mib <= total_mib

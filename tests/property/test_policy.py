@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builddoctor.model.limits import MemoryLevel, MemoryReading, Surroundings
 from builddoctor.model.phase import PhaseKind
-from builddoctor.policy.budget import budget_mib, reserve_mib, window
+from builddoctor.policy.budget import allowance, budget_mib, window
 from builddoctor.policy.estimator import PriorEstimator
 from builddoctor.policy.victims import Candidate, choose
 from builddoctor.units import format_mib, parse_size_mib
@@ -15,10 +16,29 @@ from unit.builders import phase
 SIZES = st.floats(0, 1e7)
 
 
-@given(limit_mib=SIZES)
-def test_the_reserve_is_never_above_a_tenth_of_the_limit(limit_mib: float) -> None:
-    """However small the container, nine tenths of it can be built in."""
-    assert 0 <= reserve_mib(limit_mib) <= 0.1 * limit_mib
+KINDS = st.sampled_from(["host", "numa", "cgroup-v2", "cgroup-v1", "scheduler", "overcommit", "flag", "eviction"])
+AROUND = st.builds(Surroundings, unified_memory=st.booleans(), ci_runner=st.booleans(), group_kill=st.booleans())
+
+
+@st.composite
+def levels(draw: st.DrawFn) -> MemoryLevel:
+    """Any level; its headroom is no more than its limit."""
+    limit = draw(SIZES)
+    free = limit * draw(st.floats(-1, 1))
+    return MemoryLevel(source="x", kind=draw(KINDS), limit_mib=limit, headroom_mib=free)
+
+
+@given(found=st.lists(levels(), min_size=1, max_size=5), around=AROUND)
+def test_a_budget_leaves_every_level_its_reserve(found: list[MemoryLevel], around: Surroundings) -> None:
+    """At each level at least a tenth of the smallest limit at most, and never more than half of its own, is kept."""
+    reading = MemoryReading(levels=tuple(found), surroundings=around)
+    allowed = allowance(reading, 0.0)
+    smallest = min(level.limit_mib for level in found)
+    for level in found:
+        assert allowed.budget_mib <= max(0.0, level.headroom_mib)
+    assert 0 <= allowed.reserve_mib <= max(0.1 * smallest, 0.5 * allowed.level.limit_mib)
+    if around == Surroundings():
+        assert allowed.reserve_mib <= 0.1 * max(smallest, allowed.level.limit_mib)
 
 
 @given(headroom_mib=st.floats(-1e6, 1e7), own_use_mib=SIZES, reserve=SIZES)

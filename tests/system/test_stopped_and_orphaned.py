@@ -46,10 +46,13 @@ def leave_free(group: MemoryCgroup, free_mib: int) -> None:
 @pytest.mark.needs_memcg
 @pytest.mark.trap(31)
 def test_a_stopped_tool_that_has_to_go_is_gone_at_once(program: Program) -> None:
-    """Stopped, it would hear of SIGTERM when it goes on, which is never: it is ended without."""
+    """Stopped, it would hear of SIGTERM when it goes on, which is never: it is ended without.
+
+    It grows slowly and is stopped before memory is short: growth alone would end it, too, and earlier.
+    """
     done = program.folder / "done"
     stand_in(program, f"exec {HOG} 40 0 {done}", name="clang")
-    stand_in(program, f"[ -e second ] && exit 0; touch second; exec {HOG} 900 0 {done}")
+    stand_in(program, f"[ -e second ] && exit 0; touch second; exec {HOG} 900 300 {done}")
     script = "clang -c old.cpp & while [ ! -e go ]; do sleep 0.05; done; clang++ -c young.cpp && wait"
     with memory_cgroup(2048 * MIB) as group:
         process = program.start(group.wrapped(program.supervised("sh", "-c", script, options=["--cores", "4"])))

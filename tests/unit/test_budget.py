@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from builddoctor.model.limits import Surroundings
-from builddoctor.policy.budget import budget_mib, reserve_mib, window
+from builddoctor.model.limits import MemoryLevel, MemoryReading, Surroundings
+from builddoctor.policy.budget import allowance, budget_mib, window
+
+
+def level(kind: str, limit_mib: float, headroom_mib: float | None = None) -> MemoryLevel:
+    """A level with nothing held, unless said otherwise."""
+    free = limit_mib if headroom_mib is None else headroom_mib
+    return MemoryLevel(source=kind, kind=kind, limit_mib=limit_mib, headroom_mib=free)  # type: ignore[arg-type]
+
+
+def kept(kind: str, limit_mib: float, surroundings: Surroundings | None = None) -> float:
+    """The reserve of one level that is alone."""
+    reading = MemoryReading(levels=(level(kind, limit_mib),), surroundings=surroundings or Surroundings())
+    return allowance(reading, 0.0).reserve_mib
 
 
 @pytest.mark.parametrize(
@@ -14,25 +26,56 @@ from builddoctor.policy.budget import budget_mib, reserve_mib, window
 )
 def test_the_reserve_is_a_gib_or_five_percent_but_never_above_a_tenth(limit_mib: float, kept_mib: float) -> None:
     """Small containers keep a tenth, middling machines 1 GiB, big ones a twentieth."""
-    assert reserve_mib(limit_mib) == pytest.approx(kept_mib)
+    assert kept("cgroup-v2", limit_mib) == pytest.approx(kept_mib)
 
 
 @pytest.mark.parametrize(
-    ("limit_mib", "surroundings", "kept_mib"),
+    ("kind", "limit_mib", "surroundings", "kept_mib"),
     [
-        pytest.param(122880, Surroundings(unified_memory=True), 8601.6, marks=pytest.mark.trap(42)),
-        pytest.param(65536, Surroundings(unified_memory=True), 8192, marks=pytest.mark.trap(42)),
-        pytest.param(7600, Surroundings(unified_memory=True), 3800, marks=pytest.mark.trap(42)),
-        (16384, Surroundings(ci_runner=True), 2048),
-        (1024, Surroundings(ci_runner=True), 512),
-        pytest.param(16384, Surroundings(group_kill=True), 2048, marks=pytest.mark.trap(35)),
-        pytest.param(2048, Surroundings(group_kill=True), 409.6, marks=pytest.mark.trap(35)),
-        (16384, Surroundings(ci_runner=True, group_kill=True), 4096),
+        pytest.param("host", 122880, Surroundings(unified_memory=True), 8601.6, marks=pytest.mark.trap(42)),
+        pytest.param("numa", 65536, Surroundings(unified_memory=True), 8192, marks=pytest.mark.trap(42)),
+        pytest.param("host", 7600, Surroundings(unified_memory=True), 3800, marks=pytest.mark.trap(42)),
+        ("cgroup-v2", 65536, Surroundings(unified_memory=True), 3276.8),
+        ("host", 16384, Surroundings(ci_runner=True), 2048),
+        ("host", 1024, Surroundings(ci_runner=True), 512),
+        pytest.param("cgroup-v2", 16384, Surroundings(group_kill=True), 2048, marks=pytest.mark.trap(35)),
+        pytest.param("cgroup-v2", 2048, Surroundings(group_kill=True), 409.6, marks=pytest.mark.trap(35)),
+        ("host", 16384, Surroundings(group_kill=True), 1024),
+        ("cgroup-v2", 16384, Surroundings(ci_runner=True, group_kill=True), 4096),
+        ("flag", 8192, Surroundings(ci_runner=True, group_kill=True, unified_memory=True), 819.2),
+        ("eviction", 16384, Surroundings(group_kill=True), 1024),
     ],
 )
-def test_more_is_kept_where_running_out_is_worse(limit_mib: float, surroundings: Surroundings, kept_mib: float) -> None:
-    """8 GiB on unified memory, 1 GiB for a CI agent, double under group kills; never more than half."""
-    assert reserve_mib(limit_mib, surroundings) == pytest.approx(kept_mib)
+def test_more_is_kept_where_running_out_is_worse(
+    kind: str, limit_mib: float, surroundings: Surroundings, kept_mib: float
+) -> None:
+    """8 GiB of unified memory, 1 GiB for a CI agent, double in a group that dies whole; never more than half."""
+    assert kept(kind, limit_mib, surroundings) == pytest.approx(kept_mib)
+
+
+@pytest.mark.parametrize(
+    ("levels", "surroundings", "by", "budget"),
+    [
+        ((level("host", 122880, 9216), level("flag", 4096)), Surroundings(unified_memory=True), "host", 614.4),
+        ((level("host", 122880, 112640), level("flag", 8192)), Surroundings(unified_memory=True), "flag", 7372.8),
+        ((level("host", 1048576, 40960), level("cgroup-v2", 28672)), Surroundings(), "cgroup-v2", 27238.4),
+        ((level("host", 1048576, 20480), level("cgroup-v2", 28672)), Surroundings(), "host", 19046.4),
+        ((level("host", 65536, 60000), level("cgroup-v2", 16384)), Surroundings(group_kill=True), "cgroup-v2", 14336),
+    ],
+)
+def test_each_level_keeps_its_own_reserve(
+    levels: tuple[MemoryLevel, ...], surroundings: Surroundings, by: str, budget: float
+) -> None:
+    """The one that leaves least says the budget: a small --memory takes nothing of what unified memory must keep."""
+    allowed = allowance(MemoryReading(levels=levels, surroundings=surroundings), 0.0)
+    assert (allowed.level.kind, allowed.budget_mib) == (by, pytest.approx(budget))
+
+
+def test_kubelets_figure_holds_back_and_ends_nothing() -> None:
+    """It bounds what starts; what is left before a kill is the kernel's own."""
+    reading = MemoryReading(levels=(level("host", 262144, 180000), level("eviction", 262144, 2100)))
+    allowed = allowance(reading, 0.0)
+    assert (allowed.level.kind, allowed.kill_headroom_mib) == ("eviction", 180000)
 
 
 @pytest.mark.parametrize(

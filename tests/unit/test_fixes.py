@@ -28,7 +28,7 @@ class Machine(SystemRoot):
         lines = [f"{30 + i} 24 0:{30 + i} / {path} rw - tmpfs none rw\n" for i, path in enumerate(in_memory)]
         self._table = "24 1 8:1 / / rw - ext4 /dev/sda1 rw\n" + "".join(lines)
 
-    def text(self, absolute: str) -> str | None:
+    def path_text(self, absolute: str) -> str | None:
         return self._table if absolute == "/proc/self/mountinfo" else super().text(absolute)
 
 

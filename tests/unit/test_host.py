@@ -99,4 +99,23 @@ def test_an_unreadable_host_is_small_and_doubted(text: str) -> None:
     (level,) = sensor.levels(kubernetes=True)
     assert (level.limit_mib, level.confidence) == (UNKNOWN_HOST_MIB, "low")
     assert sensor.facts().total_mib == 0
-    assert sensor.total_mib() == UNKNOWN_HOST_MIB
+    assert sensor.total_mib() is None
+    assert sensor.unread == ("/proc/meminfo",)
+
+
+def test_a_host_that_can_no_longer_be_read_stays_as_it_was() -> None:
+    """Out of descriptors in mid-build: neither a small machine nor a free one."""
+    system = TextRoot(host())
+    sensor = HostSensor(system)
+    assert sensor.levels()[0].headroom_mib == 40 * 1024
+    del system.files["/proc/meminfo"]
+    (level,) = sensor.levels()
+    assert (level.headroom_mib, level.confidence, sensor.unread) == (40 * 1024, "low", ("/proc/meminfo",))
+
+
+@pytest.mark.parametrize("fields", [{"CommitLimit": GIB_KIB}, {"Committed_AS": GIB_KIB}, {}])
+def test_mode_two_without_its_figures_is_unread(fields: dict[str, int]) -> None:
+    """Half of the pair is no limit that could be counted with."""
+    sensor = HostSensor(TextRoot(host(**fields) | {"/proc/sys/vm/overcommit_memory": "2\n"}))
+    assert [level.kind for level in sensor.levels()] == ["host"]
+    assert sensor.unread == ("/proc/meminfo CommitLimit",)

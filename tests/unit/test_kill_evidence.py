@@ -6,9 +6,12 @@ import pytest
 
 from builddoctor.model.evidence import KillCause
 from builddoctor.supervise.kill_evidence import AMPLE_RESERVES, LOOKS_KEPT, KillEvidence
-from unit.trees import V1, V2, TextRoot, v1, v2
+from unit.trees import OTHER, V1, V2, TextRoot, v1, v2
 
 OURS, GATE, OTHER_GATE = 7, 12, 13
+
+BARE: dict[str, str] = {"/proc/self/cgroup": "0::/\n", "/proc/self/mountinfo": OTHER}
+"""A machine without memory cgroups, which says so."""
 
 
 class Machine(TextRoot):
@@ -132,7 +135,7 @@ def test_a_process_that_its_group_does_not_list_may_be_elsewhere(pid: int | None
 def test_a_machine_with_plenty_of_memory_killed_for_somebody_else() -> None:
     """Without any cgroup: a rise counts unless five times the reserve was free all the while."""
     for headroom_mib, cause in ((AMPLE_RESERVES * 1000, KillCause.OUTSIDE), (4900.0, KillCause.HOST)):
-        machine = TextRoot({"/proc/vmstat": "oom_kill 3\n"})
+        machine = TextRoot(BARE | {"/proc/vmstat": "oom_kill 3\n"})
         evidence = KillEvidence(machine)
         for free_mib in (9000.0, headroom_mib, 9000.0):
             evidence.looked(headroom_mib=free_mib, reserve_mib=1000.0)
@@ -143,7 +146,7 @@ def test_a_machine_with_plenty_of_memory_killed_for_somebody_else() -> None:
 
 def test_memory_that_was_short_long_ago_does_not_count() -> None:
     """Only the last looks are kept."""
-    machine = TextRoot({"/proc/vmstat": "oom_kill 3\n"})
+    machine = TextRoot(BARE | {"/proc/vmstat": "oom_kill 3\n"})
     evidence = KillEvidence(machine)
     evidence.looked(headroom_mib=0.0, reserve_mib=0.0)
     for _ in range(LOOKS_KEPT):
@@ -155,7 +158,17 @@ def test_memory_that_was_short_long_ago_does_not_count() -> None:
 
 def test_free_memory_says_nothing_below_a_hidden_limit() -> None:
     """Our cgroup is on no mount: its limit may be reached while all that is visible is free."""
-    machine = TextRoot({"/proc/vmstat": "oom_kill 3\n", "/proc/self/cgroup": "9:memory:/hidden\n"})
+    machine = TextRoot(BARE | {"/proc/vmstat": "oom_kill 3\n", "/proc/self/cgroup": "9:memory:/hidden\n"})
+    evidence = KillEvidence(machine)
+    evidence.looked(headroom_mib=90_000.0, reserve_mib=1000.0)
+    before = evidence.baseline(None)
+    machine.files["/proc/vmstat"] = "oom_kill 4\n"
+    assert evidence.claim(before) is KillCause.HOST
+
+
+def test_free_memory_says_nothing_where_cgroups_cannot_be_read() -> None:
+    """Unreadable is not the same as none: a limit may be there."""
+    machine = TextRoot({"/proc/vmstat": "oom_kill 3\n"})
     evidence = KillEvidence(machine)
     evidence.looked(headroom_mib=90_000.0, reserve_mib=1000.0)
     before = evidence.baseline(None)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from builddoctor.sensors.host import UNKNOWN_HOST_MIB
 from builddoctor.sensors.limits import KillCounter, MemorySensor
-from unit.trees import GIB, V1, V2, TextRoot, level_v1, level_v2, meminfo, plant, v1, v2
+from unit.numa_trees import gb200_tray
+from unit.trees import GIB, OTHER, V1, V2, TextRoot, level_v1, level_v2, meminfo, plant, v1, v2
 
 
 def test_a_bare_host_is_limited_by_its_own_memory(tmp_path: Path) -> None:
@@ -137,3 +139,115 @@ def test_kernel_kills_of_our_own_cgroup(tmp_path: Path) -> None:
     plant(tmp_path, {f"{V1}/a/memory.oom_control": "oom_kill 5\n"})
     assert counter.own() == 5
     assert KillCounter(plant(tmp_path / "none", {})).own() is None
+
+
+@pytest.mark.parametrize("gone", ["/proc/self/cgroup", "/proc/self/mountinfo"])
+def test_where_we_are_is_not_forgotten_when_it_cannot_be_read(gone: str) -> None:
+    """Ten seconds later, out of descriptors: the cgroup that was known still limits, and that is said."""
+    files = meminfo(24, 20) | v2("/a") | level_v2(f"{V2}/a", limit=8 * GIB, usage=GIB)
+    system, now_s = TextRoot(files), [0.0]
+    sensor = MemorySensor(system, clock=lambda: now_s[0])
+    system.files[gone] = None
+    now_s[0] = 10.0
+    reading = sensor.read(0.0)
+    assert (reading.limit_mib, reading.unread) == (8192, (gone,))
+
+
+def test_a_usage_that_cannot_be_read_once_does_not_free_what_others_hold() -> None:
+    """The level stands as it was last seen, not as if only our own use counted."""
+    system = TextRoot(meminfo(24, 20) | v2("/a") | level_v2(f"{V2}/a", limit=8 * GIB, usage=7 * GIB))
+    sensor = MemorySensor(system)
+    assert sensor.read(0.0).tightest.headroom_mib == 1024
+    system.files[f"{V2}/a/memory.current"] = None
+    tightest = sensor.read(0.0).tightest
+    assert (tightest.headroom_mib, tightest.confidence) == (1024, "low")
+
+
+def test_page_cache_that_cannot_be_told_once_stays_as_it_was() -> None:
+    """A group full of cache is not out of memory because memory.stat could not be read."""
+    stat = f"inactive_file {7 * GIB}\n"
+    system = TextRoot(meminfo(24, 20) | v2("/a") | level_v2(f"{V2}/a", limit=8 * GIB, usage=8 * GIB, stat=stat))
+    sensor = MemorySensor(system)
+    assert sensor.read(0.0).tightest.headroom_mib == 7168
+    system.files[f"{V2}/a/memory.stat"] = None
+    assert sensor.read(0.0).tightest.headroom_mib == 7168
+    first = MemorySensor(system).read(0.0)
+    assert (first.tightest.headroom_mib, first.tightest.confidence) == (0, "low")
+
+
+def test_cgroups_count_where_the_hosts_memory_cannot_be_read() -> None:
+    """An assumed host of 4 GiB does not make a limit of 32 GiB none."""
+    files = v2("/a") | level_v2(f"{V2}/a", limit=32 * GIB, usage=31 * GIB) | level_v2(V2)
+    reading = MemorySensor(TextRoot(files)).read(0.0)
+    assert [(level.kind, level.headroom_mib) for level in reading.levels] == [("host", 4096), ("cgroup-v2", 1024)]
+    assert "/proc/meminfo" in reading.unread
+
+
+@pytest.mark.trap(15)
+def test_a_limit_as_large_as_lxcfs_memory_is_a_limit() -> None:
+    """MemTotal is the container's there: tmpfs in the group, which MemAvailable may not know, counts."""
+    lxcfs = "50 31 0:60 /proc/meminfo /proc/meminfo rw - fuse.lxcfs lxcfs rw\n"
+    files = meminfo(8, 7) | v2("/") | level_v2(V2, limit=8 * GIB, usage=7 * GIB)
+    assert MemorySensor(TextRoot(files)).read(0.0).tightest.kind == "host"
+    files["/proc/self/mountinfo"] += lxcfs
+    assert MemorySensor(TextRoot(files)).read(0.0).tightest.headroom_mib == 1024
+
+
+@pytest.mark.trap(41)
+def test_what_was_swapped_out_counts_in_memory_and_swap_together() -> None:
+    """Docker and Slurm set one limit for both on v1: 3 of 8 GiB are in swap, 4 in memory."""
+    files = meminfo(24, 20) | v1("/a") | level_v1(f"{V1}/a", limit=8 * GIB, usage=4 * GIB)
+    files |= {
+        f"{V1}/a/memory.memsw.limit_in_bytes": f"{8 * GIB}\n",
+        f"{V1}/a/memory.memsw.usage_in_bytes": f"{7 * GIB}\n",
+    }
+    tightest = MemorySensor(TextRoot(files)).read(0.0).tightest
+    assert (tightest.source, tightest.headroom_mib) == (f"{V1}/a/memory.memsw.limit_in_bytes", 1024)
+
+
+def test_a_namespace_of_our_own_may_hide_limits() -> None:
+    """A pod's limit above the container's is said to be unseen; on the host there is nothing above."""
+    files = meminfo(24, 20) | v2("/") | level_v2(V2)
+    assert MemorySensor(TextRoot(files | {"/proc/self/ns/cgroup": "cgroup:[4026532581]"})).read(0.0).hidden_above
+    assert not MemorySensor(TextRoot(files | {"/proc/self/ns/cgroup": "cgroup:[4026531835]"})).read(0.0).hidden_above
+
+
+@pytest.mark.trap(45)
+def test_a_cgroup_whose_name_is_no_utf8_is_found(tmp_path: Path) -> None:
+    """Names are bytes to the kernel; the source is shown with escapes."""
+    name = os.fsdecode(b"job-\xff")
+    system = plant(tmp_path, meminfo(24, 20) | level_v2(f"{V2}/{name}", limit=GIB))
+    plant(tmp_path, {"/proc/self/mountinfo": v2()["/proc/self/mountinfo"], "/proc/self/cgroup": b"0::/job-\xff\n"})
+    tightest = MemorySensor(system).read(0.0).tightest
+    assert tightest.limit_mib == 1024
+    assert tightest.source.isprintable()
+
+
+def test_a_node_that_cannot_be_read_once_is_not_empty() -> None:
+    """GB200: one failed reading of a node's meminfo must not look like no memory at all."""
+    files = gb200_tray()
+    system = TextRoot(files)
+    sensor = MemorySensor(system)
+    before = next(level for level in sensor.read(0.0).levels if level.kind == "numa")
+    system.files["/sys/devices/system/node/node0/meminfo"] = None
+    after = next(level for level in sensor.read(0.0).levels if level.kind == "numa")
+    assert (after.headroom_mib, after.limit_mib, after.confidence) == (before.headroom_mib, before.limit_mib, "low")
+
+
+def test_gpu_memory_stays_left_out_when_the_nodes_cannot_be_read_again() -> None:
+    """Ten seconds later all of /sys is unreadable: HBM does not come back into the host's memory."""
+    system, now_s = TextRoot(gb200_tray()), [0.0]
+    sensor = MemorySensor(system, clock=lambda: now_s[0])
+    for name in list(system.files):
+        if name.startswith("/sys/devices/system/node"):
+            system.files[name] = None
+    now_s[0] = 10.0
+    reading = sensor.read(0.0)
+    assert "numa" in [level.kind for level in reading.levels]
+    assert reading.unread
+
+
+def test_an_unseen_group_counts_as_one_that_dies_whole_in_kubernetes() -> None:
+    """No cgroup mount at all in a pod: memory.oom.group is taken as set."""
+    files = meminfo(24, 20) | {"/proc/self/cgroup": "0::/\n", "/proc/self/mountinfo": OTHER}
+    assert MemorySensor(TextRoot(files), env={"KUBERNETES_SERVICE_HOST": "10.0.0.1"}).read(0.0).surroundings.group_kill

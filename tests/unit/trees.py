@@ -28,6 +28,12 @@ class TextRoot(SystemRoot):
     def text(self, absolute: str) -> str | None:
         return self.files.get(absolute)
 
+    def path_text(self, absolute: str) -> str | None:
+        return self.files.get(absolute)
+
+    def link(self, absolute: str) -> str:
+        return self.files.get(absolute) or ""
+
     def exists(self, absolute: str) -> bool:
         return absolute in self.files or any(name.startswith(f"{absolute}/") for name in self.files)
 

@@ -11,14 +11,14 @@ from builddoctor.doctor.weight import Weight
 from builddoctor.model.check import Check, Status
 from builddoctor.model.limits import MemoryLevel
 from builddoctor.model.machine import Machine
+from builddoctor.policy.budget import LEAST_BUDGET_MIB
 from builddoctor.units import format_mib
 
-LEAST_BUDGET_MIB = 64.0
 HELD_SHARE = 0.25
 """From this share on, what others hold of the limit is worth a line."""
 HUGE_SHARE = 0.05
 LEAST_PROCESS_MIB = 1024.0
-"""cicc and cudafe++ map about this much before they compile anything of size."""
+"""Our own line. RLIMIT_AS counts what is mapped, which is more than what is held."""
 
 _WHO = {
     "host": "the machine's own memory",
@@ -46,7 +46,7 @@ def memory_checks(machine: Machine, weight: Weight) -> list[Check]:
 
 
 def _limit(machine: Machine) -> Check:
-    tightest = _tightest(machine)
+    tightest = _limiting(machine)
     who = _WHO.get(tightest.kind, f"cgroup {tightest.source}")
     text = (
         f"{format_mib(machine.budget_mib)} to build in: {format_mib(machine.headroom_mib)} free of "
@@ -63,14 +63,14 @@ def _limit(machine: Machine) -> Check:
             status=Status.PROBLEM,
             text=text,
             hint="end what else runs there, or raise that limit",
-            stops_build=True,
+            stops_build=tightest.kind != "eviction",
         )
     return Check(name="memory-limit", topic="memory", status=Status.OK, text=text)
 
 
 def _held(machine: Machine) -> Iterator[Check]:
     """What others hold at the level that limits us: often it can be had back."""
-    tightest = _tightest(machine)
+    tightest = _limiting(machine)
     held_mib = tightest.used_mib
     if tightest.kind == "flag" or held_mib < HELD_SHARE * tightest.limit_mib or held_mib < 512:
         return
@@ -82,6 +82,11 @@ def _held(machine: Machine) -> Iterator[Check]:
 
 
 def _unread(machine: Machine) -> Iterator[Check]:
+    if machine.hidden_above:
+        text = (
+            "limits above this container (a pod's, a slice's) cannot be seen from inside; one that you know: `--memory`"
+        )
+        yield _ok("memory-hidden", text)
     if machine.unread:
         seen = "; ".join(machine.unread[:3]) + (" …" if len(machine.unread) > 3 else "")
         yield _warning(
@@ -204,8 +209,10 @@ def _cores(machine: Machine, weight: Weight) -> Check:
     return Check(name="cores-memory", topic="cores", status=Status.OK, text=text + meaning)
 
 
-def _tightest(machine: Machine) -> MemoryLevel:
-    return min(machine.levels, key=lambda level: level.headroom_mib)
+def _limiting(machine: Machine) -> MemoryLevel:
+    """The level that ``limited_by`` names."""
+    found = [level for level in machine.levels if level.source == machine.limited_by]
+    return found[0] if found else min(machine.levels, key=lambda level: level.headroom_mib)
 
 
 def _ok(name: str, text: str) -> Check:

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from builddoctor.model.limits import Surroundings
+from builddoctor.model.limits import MemoryLevel, MemoryReading, Surroundings
 from builddoctor.model.profile import MachineProfile, NominalMachine
-from builddoctor.policy.budget import budget_mib, reserve_mib
+from builddoctor.policy.budget import allowance
 
 SYSTEM_SHARE = 0.075
 """Nominal memory that is no build's: firmware, kernel, services."""
@@ -38,12 +38,13 @@ def surroundings(profile: MachineProfile) -> Surroundings:
 def nominal(profile: MachineProfile) -> NominalMachine:
     """The profile with its nominal limit, headroom, reserve and budget."""
     headroom = profile.memory_mib * (1.0 - SYSTEM_SHARE)
-    reserve = reserve_mib(profile.memory_mib, surroundings(profile))
+    level = MemoryLevel(source=profile.name, kind="host", limit_mib=profile.memory_mib, headroom_mib=headroom)
+    allowed = allowance(MemoryReading(levels=(level,), surroundings=surroundings(profile)), 0.0)
     known: dict[str, Any] = {name: getattr(profile, name) for name in MachineProfile.__struct_fields__}
     return NominalMachine(
         **known,
         limit_mib=profile.memory_mib,
         headroom_mib=round(headroom, 1),
-        reserve_mib=round(reserve, 1),
-        budget_mib=round(budget_mib(headroom, 0.0, reserve), 1),
+        reserve_mib=round(allowed.reserve_mib, 1),
+        budget_mib=round(allowed.budget_mib, 1),
     )

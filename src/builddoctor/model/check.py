@@ -52,9 +52,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     limit_mib: float
     """the smallest limit of any level"""
     headroom_mib: float
-    """what is free now at the tightest level"""
+    """what is free now at the level that leaves least, its reserve taken off"""
     budget_mib: float
     """headroom less the reserve: what compiler phases may hold together"""
     limited_by: str
-    """the file, variable or flag of the tightest level"""
+    """the file, variable or flag of that level: not always the one of the smallest limit"""
     checks: tuple[Check, ...]

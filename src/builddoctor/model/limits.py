@@ -55,6 +55,8 @@ class MemoryReading(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
     """what should say a limit and could not be read: not the same as no limit"""
     surroundings: Surroundings = Surroundings()
+    hidden_above: bool = False
+    """inside a cgroup namespace: what a pod or a slice above it may take cannot be seen"""
 
     @property
     def tightest(self) -> MemoryLevel:

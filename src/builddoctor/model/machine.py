@@ -126,15 +126,20 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     cores_source: str
     """what allows no more: affinity, or a cgroup's quota"""
     limit_mib: float
+    """the smallest limit of any level"""
     headroom_mib: float
+    """what is free now at the level that leaves least, its reserve taken off"""
     budget_mib: float
     """headroom less the reserve: what compiler phases may hold together"""
     reserve_mib: float
     limited_by: str
+    """the file, variable or flag of that level: not always the smallest limit"""
     levels: tuple[MemoryLevel, ...]
     unread: tuple[str, ...] = ()
     surroundings: Surroundings = Surroundings()
     """what makes running out worse here; the reserve grows with it"""
+    hidden_above: bool = False
+    """inside a cgroup namespace: limits above it cannot be seen"""
     host: HostMemory
     numa: Numa = Numa()
     platform: Platform

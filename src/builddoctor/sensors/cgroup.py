@@ -14,12 +14,16 @@ import msgspec
 from builddoctor.model.limits import Confidence, LevelKind, MemoryLevel
 from builddoctor.sensors.cgroup_place import CgroupPlace
 from builddoctor.sensors.root import SystemRoot
-from builddoctor.units import MIB, whole_number
+from builddoctor.units import MIB, printable, whole_number
 
 _WANTED_V2 = frozenset(("inactive_file", "active_file", "file_dirty", "file_writeback", "slab_reclaimable"))
 _WANTED_V1 = frozenset(
     ("hierarchical_memory_limit", "total_inactive_file", "total_active_file", "total_dirty", "total_writeback")
 )
+
+
+NO_LIMIT = 2**63 - 2**16
+"""The kernel's own "none" is 2**63 less one page, and pages have up to 64 KiB."""
 
 
 class CgroupReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,9 +35,21 @@ class CgroupReading(msgspec.Struct, frozen=True, kw_only=True):
     """``memory.oom.group`` is set at our level or above: an OOM kill takes everything in it (kubernetes#117793)"""
 
 
-def read_levels(root: SystemRoot, place: CgroupPlace, *, total_mib: float, own_use_mib: float = 0.0) -> CgroupReading:
-    """Every level below the machine's memory. ``total_mib``: MemTotal; ``own_use_mib``: what the build holds."""
-    reader = _Reader(root, int(total_mib * MIB), own_use_mib)
+def read_levels(
+    root: SystemRoot,
+    place: CgroupPlace,
+    *,
+    total_mib: float | None,
+    own_use_mib: float = 0.0,
+    total_is_ours: bool = False,
+) -> CgroupReading:
+    """Every level below the machine's memory. ``own_use_mib``: what the build holds.
+
+    ``total_mib``: MemTotal, None when unknown: then every level counts. ``total_is_ours``: it is that of a container
+    (lxcfs), so that a limit as large as it is a limit. A level whose usage cannot be read is in ``unread`` as well.
+    """
+    total = NO_LIMIT if total_mib is None else int(total_mib * MIB)
+    reader = _Reader(root, total + total_is_ours, own_use_mib)
     for directory in place.directories:
         if place.version == 1:
             reader.level_v1(directory)
@@ -74,22 +90,30 @@ class _Reader:
         if limit >= self._total:
             return
         usage = self._bytes(f"{directory}/memory.current")
-        stat = _keyed(self._root.text(f"{directory}/memory.stat") or "", _WANTED_V2)
+        stat = self._root.text(f"{directory}/memory.stat")
         note = "throttles before it kills" if source.endswith("high") else ""
-        self._add(source, "cgroup-v2", limit, usage, _reclaimable(stat, ""), note=note)
+        self._add(source, "cgroup-v2", limit, usage, stat, note=note)
 
     def level_v1(self, directory: str) -> None:
         limit = self._limit(f"{directory}/memory.limit_in_bytes")
         if limit is None or limit >= self._total:
             return
         usage = self._bytes(f"{directory}/memory.usage_in_bytes")
-        stat = _keyed(self._root.text(f"{directory}/memory.stat") or "", _WANTED_V1)
-        self._add(f"{directory}/memory.limit_in_bytes", "cgroup-v1", limit, usage, _reclaimable(stat, "total_"))
+        stat = self._root.text(f"{directory}/memory.stat")
+        self._add(f"{directory}/memory.limit_in_bytes", "cgroup-v1", limit, usage, stat)
+        # Memory and swap together: what has been swapped out of this group is missing here (Docker, Slurm set it).
+        with_swap = self._bytes(f"{directory}/memory.memsw.limit_in_bytes")
+        used_with_swap = self._bytes(f"{directory}/memory.memsw.usage_in_bytes")
+        if with_swap is None or used_with_swap is None or usage is None:
+            return
+        if with_swap - used_with_swap < limit - usage:
+            source = f"{directory}/memory.memsw.limit_in_bytes"
+            self._add(source, "cgroup-v1", with_swap, used_with_swap, stat, note="memory and swap together")
 
     def hidden_v1(self, leaf: str) -> None:
         """The least limit of all ancestors, when it is none of those we see: what others hold there is unknown."""
-        stat = _keyed(self._root.text(f"{leaf}/memory.stat") or "", _WANTED_V1)
-        limit = stat.get("hierarchical_memory_limit", self._total)
+        text = self._root.text(f"{leaf}/memory.stat")
+        limit = _keyed(text or "", _WANTED_V1).get("hierarchical_memory_limit", self._total)
         if limit >= self._total or any(level.limit_mib * MIB <= limit for level in self.levels):
             return
         self._add(
@@ -97,7 +121,7 @@ class _Reader:
             "cgroup-v1",
             limit,
             self._bytes(f"{leaf}/memory.usage_in_bytes"),
-            _reclaimable(stat, "total_"),
+            text,
             confidence="medium",
             note="set by a cgroup above that is not visible from here",
         )
@@ -108,7 +132,7 @@ class _Reader:
         kind: LevelKind,
         limit: int,
         usage: int | None,
-        reclaimable: float,
+        stat: str | None,
         *,
         confidence: Confidence = "high",
         note: str = "",
@@ -117,10 +141,14 @@ class _Reader:
             # A limit whose usage cannot be read is a limit all the same: at least our own use counts against it.
             held, confidence, note = self._own_use_mib * MIB, "low", "its usage cannot be read"
         else:
-            held = max(0.0, usage - reclaimable)
+            if stat is None:
+                confidence, note = "low", "what of it is page cache cannot be read"
+            held = max(0.0, usage - _reclaimable(stat or "", kind))
+        if usage is None or stat is None:
+            self.unread.append(printable(source))
         self.levels.append(
             MemoryLevel(
-                source=source,
+                source=printable(source),
                 kind=kind,
                 limit_mib=limit / MIB,
                 headroom_mib=(limit - held) / MIB,
@@ -134,13 +162,13 @@ class _Reader:
         text = self._root.text(path)
         if text is None:
             if self._root.exists(path) or not self._root.exists(path.rpartition("/")[0]):
-                self.unread.append(path)
+                self.unread.append(printable(path))
             return None
         if text.strip() in ("max", "-1"):
             return None
         limit = whole_number(text)
         if limit is None:
-            self.unread.append(path)
+            self.unread.append(printable(path))
         return limit
 
     def _bytes(self, path: str) -> int | None:
@@ -148,9 +176,11 @@ class _Reader:
         return None if text is None else whole_number(text)
 
 
-def _reclaimable(stat: dict[str, int], prefix: str) -> float:
+def _reclaimable(text: str, kind: LevelKind) -> float:
     """Page cache that the kernel can drop at once. Never ``file`` or ``cache``: they count tmpfs, which it cannot."""
-    dirty, writeback = ("total_dirty", "total_writeback") if prefix else ("file_dirty", "file_writeback")
+    v1 = kind == "cgroup-v1"
+    stat, prefix = _keyed(text, _WANTED_V1 if v1 else _WANTED_V2), "total_" if v1 else ""
+    dirty, writeback = ("total_dirty", "total_writeback") if v1 else ("file_dirty", "file_writeback")
     return max(
         0.0,
         stat.get(f"{prefix}inactive_file", 0)

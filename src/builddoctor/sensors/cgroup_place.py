@@ -16,7 +16,10 @@ import msgspec
 
 from builddoctor.sensors.mounts import Mount, read_mounts
 from builddoctor.sensors.root import SystemRoot
-from builddoctor.units import whole_number
+from builddoctor.units import printable, whole_number
+
+INITIAL_NAMESPACE = "cgroup:[4026531835]"
+"""The host's own cgroup namespace (kernel: PROC_CGROUP_INIT_INO)."""
 
 MOST_SEARCHED = 4000
 """Directories looked into for our own pid: about 40 ms."""
@@ -36,6 +39,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     place: CgroupPlace | None
     unread: tuple[str, ...] = ()
+    readable: bool = True
+    """False when the files that say it could not be read just now: nothing is known, and what was known still holds"""
+    hidden_above: bool = False
+    """a cgroup namespace of our own: a pod's or a slice's limit above it cannot be seen (v1 tells it all the same)"""
 
 
 def find_place(root: SystemRoot) -> CgroupPlace | None:
@@ -45,31 +52,38 @@ def find_place(root: SystemRoot) -> CgroupPlace | None:
 
 def look_for_place(root: SystemRoot) -> Found:
     """Our memory cgroup; ``unread`` says when there is one that cannot be seen from here."""
-    memberships = _memberships(root.text("/proc/self/cgroup") or "")
+    membership_text = root.path_text("/proc/self/cgroup")
+    if membership_text is None:
+        return Found(place=None, unread=("/proc/self/cgroup",), readable=False)
+    memberships = _memberships(membership_text)
+    hidden = root.link("/proc/self/ns/cgroup") not in ("", INITIAL_NAMESPACE)
     # A pod that shares its process namespace: our own mounts lack cgroups, init's have them (automaxprocs#38).
     mounts = _cgroup_mounts(root, "self") or _cgroup_mounts(root, "1")
+    if not mounts and root.path_text("/proc/self/mountinfo") is None:
+        return Found(place=None, unread=("/proc/self/mountinfo",), readable=False)
     unread: list[str] = []
     v1_path = memberships.get("memory")
     if v1_path is not None:
         candidates = [m for m in mounts if m.kind == "cgroup" and "memory" in m.options]
         if place := _first(root, candidates, v1_path, version=1):
             return Found(place=place, unread=_doubts(place, v1_path))
-        unread.append(f"/proc/self/cgroup memory:{v1_path}, which no mount shows")
+        unread.append(f"/proc/self/cgroup memory:{printable(v1_path)}, which no mount shows")
     v2_path = memberships.get("")
     if v2_path is not None:
         candidates = [m for m in mounts if m.kind == "cgroup2"]
         place = _first(root, candidates, v2_path, version=2)
         # A hybrid system mounts cgroup2 without the memory controller.
         if place is not None and _has_memory(root, place.directories):
-            return Found(place=place, unread=_doubts(place, v2_path))
-        if v1_path is None and v2_path != "/" and place is None:
-            unread.append(f"/proc/self/cgroup 0::{v2_path}, which no mount shows")
-    return Found(place=None, unread=tuple(unread))
+            return Found(place=place, unread=_doubts(place, v2_path), hidden_above=hidden)
+        unseen = place is None or not root.exists(place.directories[0])
+        if unseen and v1_path is None and v2_path != "/":
+            unread.append(f"/proc/self/cgroup 0::{printable(v2_path)}, which no mount shows")
+    return Found(place=None, unread=tuple(unread), hidden_above=hidden and v1_path is None)
 
 
 def controller_directories(root: SystemRoot, controller: str) -> tuple[str, ...]:
     """Directories of our cgroup for ``controller`` (``cpu``), leaf first; v1's own hierarchy or v2's."""
-    memberships = _memberships(root.text("/proc/self/cgroup") or "")
+    memberships = _memberships(root.path_text("/proc/self/cgroup") or "")
     mounts = _cgroup_mounts(root, "self")
     if (path := memberships.get(controller)) is not None:
         place = _first(root, [m for m in mounts if m.kind == "cgroup" and controller in m.options], path, version=1)
@@ -81,7 +95,9 @@ def controller_directories(root: SystemRoot, controller: str) -> tuple[str, ...]
 
 
 def _doubts(place: CgroupPlace, path: str) -> tuple[str, ...]:
-    return () if place.complete else (f"{place.directories[0]}: our own cgroup {path} lies below it, unseen",)
+    if place.complete:
+        return ()
+    return (f"{printable(place.directories[0])}: our own cgroup {printable(path)} lies below it, unseen",)
 
 
 def _first(root: SystemRoot, mounts: Iterable[Mount], path: str, *, version: int) -> CgroupPlace | None:

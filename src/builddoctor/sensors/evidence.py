@@ -67,7 +67,7 @@ def host_kills(root: SystemRoot) -> int | None:
 def membership(root: SystemRoot, place: CgroupPlace, process: int | str = "self") -> str | None:
     """The path of a process's memory cgroup as /proc/PID/cgroup names it; None when it is gone."""
     wanted = "memory" if place.version == 1 else ""
-    for line in (root.text(f"/proc/{process}/cgroup") or "").splitlines():
+    for line in (root.path_text(f"/proc/{process}/cgroup") or "").splitlines():
         parts = line.split(":", 2)
         if len(parts) == 3 and wanted in parts[1].split(","):
             return parts[2]

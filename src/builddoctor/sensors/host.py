@@ -13,19 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from builddoctor.model.limits import Confidence, MemoryLevel
 from builddoctor.model.machine import HostMemory
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.units import MIB, whole_number
 
 UNKNOWN_HOST_MIB = 4096.0
-"""What is assumed when /proc/meminfo cannot be read: enough for one big phase, not for two."""
+"""What is assumed when /proc/meminfo cannot be read: our guess, room for one phase of TransformerEngine's heaviest."""
 
 ARC_SHARE = 0.5
 """ZFS gives its cache back, but slowly: half of it is counted."""
 
 EVICTION_MIB = 100.0
 """kubelet's default ``memory.available`` threshold for hard eviction (kubernetes.io, node-pressure eviction)."""
+
+_MODE = "/proc/sys/vm/overcommit_memory"
 
 _WANTED = frozenset(
     (
@@ -50,19 +54,28 @@ class HostSensor:
     """Reads the host's memory, again at each call."""
 
     def __init__(self, root: SystemRoot) -> None:
+        self.unread: tuple[str, ...] = ()
+        """what should have said something at the last reading, and could not be read"""
         self._root = root
+        self._last: MemoryLevel | None = None
 
     def levels(self, *, kubernetes: bool = False) -> tuple[MemoryLevel, ...]:
         """The host's memory first, then overcommit and eviction where they apply."""
         kib = _meminfo(self._root.text("/proc/meminfo") or "")
         found = [self._host(kib)]
-        if self._overcommit_mode() == 2 and "CommitLimit" in kib:
+        unread = [] if "MemTotal" in kib else ["/proc/meminfo"]
+        mode = self._overcommit_mode()
+        if mode is None and self._root.exists(_MODE):
+            unread.append(_MODE)
+        if mode == 2 and ("CommitLimit" not in kib or "Committed_AS" not in kib):
+            unread.append("/proc/meminfo CommitLimit")
+        elif mode == 2:
             found.append(
                 MemoryLevel(
                     source="/proc/meminfo CommitLimit",
                     kind="overcommit",
                     limit_mib=kib["CommitLimit"] / 1024,
-                    headroom_mib=(kib["CommitLimit"] - kib.get("Committed_AS", 0)) / 1024,
+                    headroom_mib=(kib["CommitLimit"] - kib["Committed_AS"]) / 1024,
                     note="vm.overcommit_memory is 2: what is promised counts, and malloc fails beyond it",
                 )
             )
@@ -78,6 +91,7 @@ class HostSensor:
                     note="kubelet evicts pods by this figure; active page cache counts as used (kubernetes#43916)",
                 )
             )
+        self.unread = tuple(unread)
         return tuple(found)
 
     def facts(self) -> HostMemory:
@@ -97,12 +111,19 @@ class HostSensor:
             overcommit_mode=self._overcommit_mode(),
         )
 
-    def total_mib(self) -> float:
-        """MemTotal; the assumed size when it cannot be read."""
+    def total_mib(self) -> float | None:
+        """MemTotal; None when it cannot be read."""
         total_kib = _meminfo(self._root.text("/proc/meminfo") or "").get("MemTotal")
-        return UNKNOWN_HOST_MIB if total_kib is None else total_kib / 1024
+        return None if total_kib is None else total_kib / 1024
 
     def _host(self, kib: Mapping[str, int]) -> MemoryLevel:
+        if "MemTotal" not in kib and self._last is not None:
+            note = "it can no longer be read; as it was last seen"
+            return msgspec.structs.replace(self._last, confidence="low", note=note)
+        self._last = self._read_host(kib)
+        return self._last
+
+    def _read_host(self, kib: Mapping[str, int]) -> MemoryLevel:
         source, confidence, note = "/proc/meminfo MemAvailable", "high", ""
         total_kib = kib.get("MemTotal")
         if total_kib is None:
@@ -129,7 +150,7 @@ class HostSensor:
         return _host_level(source, limit_mib, min(available_mib, limit_mib), confidence, note)
 
     def _overcommit_mode(self) -> int | None:
-        return whole_number(self._root.text("/proc/sys/vm/overcommit_memory") or "")
+        return whole_number(self._root.text(_MODE) or "")
 
     def _arc_mib(self) -> float:
         """ZFS's cache above its minimum. Lines are ``name type value``."""

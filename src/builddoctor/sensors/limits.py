@@ -46,7 +46,7 @@ class MemorySensor:
         self._numa = NumaSensor(root)
         self._platform = read_platform(root, env or {})
         self._allotment = allotment(env or {})
-        self._total_mib = self._host.total_mib()
+        self._total_mib: float | None = self._host.total_mib()
         self._found: Found = look_for_place(root)
         self._looked_s = clock()
         self._seen: dict[str, tuple[MemoryLevel, float]] = {}
@@ -54,8 +54,7 @@ class MemorySensor:
     def read(self, own_use_mib: float) -> MemoryReading:
         """All levels now. ``own_use_mib``: what the build holds, for levels that do not count their use themselves."""
         if self._clock() >= self._looked_s + LOOK_AGAIN_S:
-            self._found, self._looked_s = look_for_place(self._root), self._clock()
-            self._numa.look_again()
+            self._look_again()
         levels = list(self._host.levels(kubernetes=self._platform.kubernetes))
         if (numa := self._numa.level()) is not None:
             levels.append(numa)
@@ -72,16 +71,33 @@ class MemorySensor:
             )
         return MemoryReading(
             levels=tuple(levels),
-            unread=(*self._found.unread, *cgroup.unread, *self._numa.unread),
+            unread=tuple(dict.fromkeys((*self._found.unread, *cgroup.unread, *self._numa.unread, *self._host.unread))),
+            hidden_above=self._found.hidden_above,
             surroundings=surroundings(self._platform, group_kill=cgroup.group_kill or self._may_kill_groups()),
         )
+
+    def _look_again(self) -> None:
+        """What cannot be read just now (out of descriptors) says nothing: what was known still holds."""
+        self._looked_s = self._clock()
+        found = look_for_place(self._root)
+        if not found.readable:
+            found = msgspec.structs.replace(self._found, unread=found.unread)
+        self._found = found
+        self._total_mib = self._host.total_mib() or self._total_mib
+        self._numa.look_again()
 
     def _cgroups(self, own_use_mib: float) -> CgroupReading:
         """Levels of our cgroups; one that can no longer be read stands as it was last seen."""
         place = self._found.place
         if place is None:
             return CgroupReading()
-        reading = read_levels(self._root, place, total_mib=self._total_mib, own_use_mib=own_use_mib)
+        reading = read_levels(
+            self._root,
+            place,
+            total_mib=self._total_mib,
+            own_use_mib=own_use_mib,
+            total_is_ours=self._platform.lxcfs,
+        )
         kept = [
             msgspec.structs.replace(
                 level,
@@ -92,16 +108,21 @@ class MemorySensor:
             for source, (level, then_mib) in self._seen.items()
             if source in reading.unread
         ]
-        for level in reading.levels:
-            self._seen[level.source] = (level, own_use_mib)
-        return msgspec.structs.replace(reading, levels=(*reading.levels, *kept))
+        known = {level.source for level in kept}
+        read = [level for level in reading.levels if level.source not in known]
+        for level in read:
+            if level.source not in reading.unread:
+                self._seen[level.source] = (level, own_use_mib)
+        return msgspec.structs.replace(reading, levels=(*read, *kept))
 
     def _may_kill_groups(self) -> bool:
         """Kubernetes from 1.28 on sets ``memory.oom.group`` on v2; where that cannot be read, it is taken to be set."""
         place = self._found.place
-        if not self._platform.kubernetes or place is None or place.version != 2:
+        if not self._platform.kubernetes:
             return False
-        return self._root.text(f"{place.directories[0]}/memory.oom.group") is None
+        if place is None:
+            return True
+        return place.version == 2 and self._root.text(f"{place.directories[0]}/memory.oom.group") is None
 
 
 class KillCounter:

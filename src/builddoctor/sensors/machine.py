@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from builddoctor.model.machine import Machine
-from builddoctor.policy.budget import budget_mib, reserve_mib
+from builddoctor.policy.budget import allowance
 from builddoctor.sensors.cores import read_cores
 from builddoctor.sensors.host import HostSensor
 from builddoctor.sensors.limits import MemorySensor
@@ -30,19 +30,20 @@ def probe_machine(
 ) -> Machine:
     """Read it all. ``folders``: (role, path) of further folders to look at; ``memory_mib``: a limit of the user's."""
     reading = MemorySensor(root, env=env, user_limit_mib=memory_mib).read(0.0)
-    reserve = reserve_mib(reading.limit_mib, reading.surroundings)
+    allowed = allowance(reading, 0.0)
     cores = read_cores(root)
     return Machine(
         cores=cores.count,
         cores_source=cores.source,
         limit_mib=round(reading.limit_mib, 1),
-        headroom_mib=round(reading.tightest.headroom_mib, 1),
-        budget_mib=round(budget_mib(reading.tightest.headroom_mib, 0.0, reserve), 1),
-        reserve_mib=round(reserve, 1),
-        limited_by=reading.tightest.source,
+        headroom_mib=round(allowed.level.headroom_mib, 1),
+        budget_mib=round(allowed.budget_mib, 1),
+        reserve_mib=round(allowed.reserve_mib, 1),
+        limited_by=allowed.level.source,
         levels=reading.levels,
         unread=reading.unread,
         surroundings=reading.surroundings,
+        hidden_above=reading.hidden_above,
         host=HostSensor(root).facts(),
         numa=read_numa(root),
         platform=read_platform(root, env),

@@ -38,7 +38,7 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
 def read_mounts(root: SystemRoot, process: str = "self") -> tuple[Mount, ...]:
     """All mounts of a process's namespace, in the kernel's order; none when they cannot be read."""
     # Not splitlines(): names may hold what it takes for an end of line (U+0085, form feed).
-    mounts = (_parse(line) for line in (root.text(f"/proc/{process}/mountinfo") or "").split("\n"))
+    mounts = (_parse(line) for line in (root.path_text(f"/proc/{process}/mountinfo") or "").split("\n"))
     return tuple(mount for mount in mounts if mount is not None)
 
 

@@ -45,28 +45,38 @@ class NumaSensor:
 
     def __init__(self, root: SystemRoot) -> None:
         self._root = root
+        self._numa = Numa()
         self.look_again()
 
     def look_again(self) -> None:
-        """Read the topology anew: a cpuset can be changed under a running job."""
-        self._numa = read_numa(self._root)
-        self.unread = _unread(self._root, self._numa)
+        """Read the topology anew: a cpuset may change under a running job. What cannot be read now stays as it was."""
+        found = read_numa(self._root)
+        self.unread = _unread(self._root, found)
+        if self._numa.nodes and (self.unread or not found.nodes):
+            self.unread = self.unread or (NODES,)
+            return
+        self._numa = found
         self._marks = _read_marks(self._root, self._numa.nodes)
 
     def level(self) -> MemoryLevel | None:
         """As :func:`numa_level`, with the memory as it is now."""
         if not _limits(self._numa):
             return None
-        nodes = tuple(self._now(node) if _counts(node) else node for node in self._numa.nodes)
-        return numa_level(msgspec.structs.replace(self._numa, nodes=nodes))
-
-    def _now(self, node: NumaNode) -> NumaNode:
-        """The size may change too: memory is plugged in and out. What can no longer be read has nothing to give."""
-        memory = _node_memory(self._root, node.node)
-        if memory is None:
-            return msgspec.structs.replace(node, available_mib=0.0)
-        available_mib = memory.available_mib(self._marks)
-        return msgspec.structs.replace(node, total_mib=memory.total_mib, available_mib=available_mib)
+        nodes: list[NumaNode] = []
+        gone = ""
+        for node in self._numa.nodes:
+            memory = _node_memory(self._root, node.node) if _counts(node) else None
+            if memory is not None:
+                # The size may change too: memory is plugged in and out.
+                free_mib = memory.available_mib(self._marks)
+                nodes.append(msgspec.structs.replace(node, total_mib=memory.total_mib, available_mib=free_mib))
+            else:
+                nodes.append(node)
+                gone = gone or (f"node {node.node} can no longer be read" if _counts(node) else "")
+        # Kept: a node that cannot be read next time stands as it was last seen.
+        self._numa = msgspec.structs.replace(self._numa, nodes=tuple(nodes))
+        level = numa_level(self._numa)
+        return msgspec.structs.replace(level, confidence="low", note=gone) if level is not None and gone else level
 
 
 def read_numa(root: SystemRoot) -> Numa:

@@ -26,12 +26,28 @@ class SystemRoot:
 
     def text(self, absolute: str) -> str | None:
         """A file's text; None when it is missing or may not be read (never the same as "no limit")."""
+        content = self._content(absolute)
+        return None if content is None else content.decode(errors="replace")
+
+    def path_text(self, absolute: str) -> str | None:
+        """As ``text``, of a file that holds paths: what is no UTF-8 in them still opens (``units.printable``)."""
+        content = self._content(absolute)
+        return None if content is None else content.decode(errors="surrogateescape")
+
+    def _content(self, absolute: str) -> bytes | None:
         # Read twenty times a second: plain calls, no path objects.
         try:
             with open(f"{self._prefix}{absolute}", "rb", buffering=0) as file:
-                return (file.readall() or b"").decode(errors="replace")
+                return file.readall() or b""
         except (OSError, ValueError):
             return None
+
+    def link(self, absolute: str) -> str:
+        """What a symbolic link says; empty when it is none, or may not be read."""
+        try:
+            return os.readlink(f"{self._prefix}{absolute}")
+        except (OSError, ValueError):
+            return ""
 
     def exists(self, absolute: str) -> bool:
         """Something of that name is there, readable or not. What is missing sets no limit; what is unreadable may."""

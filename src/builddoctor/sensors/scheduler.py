@@ -20,8 +20,8 @@ from builddoctor.units import MIB, whole_number
 
 _HEX = re.compile(r"\A[0-9a-fA-F]{1,16}\Z")
 
-LEAST_MIB = 16.0
-"""Below Slurm's own floor of 30 MB nothing is meant seriously."""
+LEAST_MIB = 30.0
+"""Slurm's own floor, MinRAMSpace (cgroup.conf(5)): less is no allotment."""
 
 
 class Allotment(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +70,8 @@ def _slurm(env: Mapping[str, str]) -> Allotment | None:
         for count_name in counts:
             if count := _count(env.get(count_name, ""), listed=count_name == "SLURM_JOB_GPUS"):
                 return Allotment(source=f"{name} x {count_name}", memory_mib=float(each * count))
-        return Allotment(source=name, memory_mib=float(each), confidence="low")
+        # Without a count one share would be taken for all of them.
+        return None
     return None
 
 

@@ -39,7 +39,7 @@ class KillEvidence:
         self._root = root
         found = look_for_place(root)
         self._ours = found.place
-        self._hidden = bool(found.unread)
+        self._hidden = bool(found.unread) or found.hidden_above
         self._groups: dict[str, Group] = {}
         self._first: dict[str, int] = {}
         """kills of each cgroup when it was first seen"""

@@ -24,15 +24,13 @@ from builddoctor.intercept.toolkit import find_toolkit
 from builddoctor.model.limits import MemoryReading
 from builddoctor.model.request import RunRequest
 from builddoctor.model.toolkit import Toolkit
-from builddoctor.policy.budget import budget_mib, reserve_mib, slots, window
+from builddoctor.policy.budget import LEAST_BUDGET_MIB, allowance, slots, window
 from builddoctor.sensors.cores import usable_cores
 from builddoctor.sensors.limits import MemorySensor
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.sensors.toolkits import candidates
 from builddoctor.supervise.folders import cache_folder
 from builddoctor.units import format_mib
-
-LEAST_BUDGET_MIB = 64.0
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,9 +91,10 @@ def prepare(request: RunRequest, env: Mapping[str, str], root: SystemRoot, senso
 
 def _memory(sensor: MemorySensor) -> tuple[MemoryReading, float]:
     reading = sensor.read(0.0)
-    tightest = reading.tightest
-    budget = budget_mib(tightest.headroom_mib, 0.0, reserve_mib(reading.limit_mib, reading.surroundings))
-    if budget < LEAST_BUDGET_MIB:
+    allowed = allowance(reading, 0.0)
+    tightest, budget = allowed.level, allowed.budget_mib
+    # kubelet's own figure is no reason to refuse: it rises when the kernel gives up page cache.
+    if budget < LEAST_BUDGET_MIB and tightest.kind != "eviction":
         raise MemoryBudgetError(
             f"no memory to build in: {format_mib(tightest.headroom_mib)} free of {format_mib(tightest.limit_mib)} "
             f"({tightest.source})",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 
 from builddoctor.model.limits import MemoryReading
-from builddoctor.policy.budget import OPEN_UNIT_MIB, budget_mib, reserve_mib
+from builddoctor.policy.budget import OPEN_UNIT_MIB, allowance, budget_mib
 from builddoctor.policy.events import Sampled
 from builddoctor.policy.rules import Rules
 from builddoctor.policy.thrash import ThrashState
@@ -51,13 +51,25 @@ class Sampler:
         self._next_sync_s = 0.0
         self._sync: asyncio.Future[None] | None = None
         self._told_problem = False
+        self._told_blind = False
 
     async def run(self) -> None:
         """Sample for ever."""
         while True:
-            self.sample()
+            try:
+                self.sample()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the build must not go on unwatched
+                self._blind(error)
             self._keep_trace()
             await asyncio.sleep(self.period_s())
+
+    def _blind(self, error: Exception) -> None:
+        """Memory could not be looked at: nothing new starts beside what runs, until it can."""
+        if not self._told_blind:
+            self._told_blind = True
+            self._session.tell(f"memory cannot be watched ({error!r}): phases run one at a time now", warning=True)
+        everything = float("inf")
+        self._session.decide(Sampled(rss_mib=(), headroom_mib=everything, budget_mib=0.0, reserve_mib=0.0))
 
     def sample(self) -> None:
         """One look: memory of every running phase, then the limits, then the governor's turn."""
@@ -91,19 +103,21 @@ class Sampler:
     def _sampled(self, rss: list[tuple[int, float]], total_mib: float) -> Sampled:
         """What the governor is told: the tightest level as it is, or as it must be taken to be."""
         session, tightest = self._session, self.reading.tightest
-        reserve = reserve_mib(self.reading.limit_mib, self.reading.surroundings)
+        allowed = allowance(self.reading, total_mib)
         state = self._thrashing.look(
             headroom_share=tightest.headroom_mib / max(tightest.limit_mib, 1.0), running=len(rss)
         )
-        headroom_mib = min(0.0, tightest.headroom_mib) if state is ThrashState.ACT else tightest.headroom_mib
-        budget = budget_mib(headroom_mib, total_mib, reserve)
+        headroom_mib, budget = allowed.kill_headroom_mib, allowed.budget_mib
+        if state is ThrashState.ACT:
+            headroom_mib = min(0.0, headroom_mib)
+            budget = budget_mib(headroom_mib, total_mib, allowed.reserve_mib)
         suspects = [(phase_id, session.live[phase_id]) for phase_id in session.governor.suspects & session.live.keys()]
         cpu_s = [(phase_id, live.cpu_s(session.processes)) for phase_id, live in suspects]
         return Sampled(
             rss_mib=tuple(rss),
             headroom_mib=headroom_mib,
             budget_mib=min(budget, total_mib) if state is ThrashState.HOLD else budget,
-            reserve_mib=reserve,
+            reserve_mib=allowed.reserve_mib,
             cpu_s=tuple((phase_id, seconds) for phase_id, seconds in cpu_s if seconds is not None),
             reason=self._thrashing.reason if state is ThrashState.ACT else "",
         )
