@@ -1,6 +1,7 @@
 """Sizes and durations: parsed from what people type, written as people read them. Pure.
 
-Sizes inside builddoctor are MiB (``_mib``), durations are seconds (``_s``).
+Sizes inside builddoctor are MiB (``_mib``), durations are seconds (``_s``). Beside them: text from outside (names of
+files, what programs print) made fit for a screen or a file.
 """
 
 from __future__ import annotations
@@ -57,6 +58,25 @@ def whole_number(text: str) -> int | None:
 def printable(text: str) -> str:
     """Text that any screen and any file takes: bytes that are no UTF-8 (in file names) as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def printable_tree(value: object) -> object:
+    """The same lists, tuples and dicts with every text printable."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {name: printable_tree(each) for name, each in value.items()}
+    return [printable_tree(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def one_line(text: str) -> str:
+    """Text that cannot move the cursor: control characters become blanks."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def escaped(text: str) -> str:
+    """Likewise, with control characters as ``\\x1b``: what is shown to be pasted never names another file."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def format_mib(size_mib: float) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from builddoctor.doctor.toolkit import toolkit_checks
+from builddoctor.intercept.overlay import toolkit_overlay
 from builddoctor.intercept.toolchain import examine_toolchain
 from builddoctor.model.check import Check, Status
 from builddoctor.model.toolchain import Toolchain
@@ -148,3 +149,14 @@ def test_the_runtime_s_header_and_library_are_the_toolkit_s(env: dict[str, str])
     assert facts.links is True
     assert facts.bare_functions is not None
     assert facts.limits.gnu_newest is not None
+
+
+def test_flags_of_the_users_that_nvcc_refuses_are_not_put_down_to_the_overlay(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """The overlay is made all the same; the page names the variable."""
+    broken = {**env, "NVCC_APPEND_FLAGS": "--bogusflag"}
+    facts = examined(broken)
+    assert facts.toolkit is not None
+    assert facts.broken_variables == ("NVCC_APPEND_FLAGS",)
+    assert (toolkit_overlay(tmp_path, facts.toolkit, broken) / "bin/nvcc").exists()

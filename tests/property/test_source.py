@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builddoctor.projects.known import find_known, nearest, recognise
-from builddoctor.sensors.build_files import names_path, parse_build_system
+from builddoctor.sensors.build_system import parse_build_system
+from builddoctor.sensors.path_names import names_path
 from builddoctor.sensors.source import examine_source
 from builddoctor.sensors.submodules import parse_gitmodules
 

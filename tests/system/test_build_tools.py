@@ -192,18 +192,32 @@ def test_nothing_at_all_on_the_path(tmp_path: Path) -> None:
     assert examine_build_tools({"PATH": str(tmp_path)}) == BuildTools()
 
 
-def test_a_ninja_that_came_with_the_sources_is_not_run(tmp_path: Path) -> None:
-    """A CMakeCache.txt in an archive may name anything; what lies outside of the project may be asked."""
-    inside, outside = tmp_path / "project/ninja", tmp_path / "elsewhere/ninja"
-    for program in (inside, outside):
-        command(program, f": > {tmp_path}/ran-in-{program.parent.name}; echo 1.13.0")
-    for number, program in enumerate((inside, outside)):
-        cache = tmp_path / f"project/build/{number}/CMakeCache.txt"
+def configure(folder: Path, *ninjas: str) -> None:
+    """Build folders whose CMakeCache.txt names these."""
+    for number, ninja in enumerate(ninjas):
+        cache = folder / f"build/{number}/CMakeCache.txt"
         cache.parent.mkdir(parents=True)
-        cache.write_text(f"CMAKE_MAKE_PROGRAM:FILEPATH={program}\n")
-    tools = examine_build_tools({"PATH": ""}, examine_source(tmp_path / "project", {}))
-    assert [ninja.path for ninja in tools.configured_ninjas] == [str(outside)]
-    assert sorted(path.name for path in tmp_path.glob("ran-*")) == ["ran-in-elsewhere"]
+        cache.write_text(f"CMAKE_MAKE_PROGRAM:FILEPATH={ninja}\n")
+
+
+def test_a_ninja_that_a_folder_names_is_not_run_for_that(tmp_path: Path) -> None:
+    """It may have come in the same archive, inside of the project or beside it: named, with no version."""
+    ninjas = [tmp_path / place / "ninja" for place in ("archive/project", "archive/tools")]
+    for program in ninjas:
+        command(program, f": > {tmp_path}/ran-in-{program.parent.name}; echo 1.13.0")
+    configure(tmp_path / "archive/project", *map(str, ninjas))
+    tools = examine_build_tools({"PATH": "/nowhere"}, examine_source(tmp_path / "archive/project", {}))
+    assert [(each.path, each.version) for each in tools.configured_ninjas] == [(str(ninja), "") for ninja in ninjas]
+    assert not list(tmp_path.glob("ran-*"))
+
+
+def test_a_ninja_that_a_folder_names_has_its_version_where_it_is_on_the_path(tmp_path: Path) -> None:
+    """By another name or link, too; and a name that no file can have is passed over."""
+    ninja = command(tmp_path / "bin/ninja", "echo 1.12.1")
+    (tmp_path / "link").symlink_to(tmp_path / "bin")
+    configure(tmp_path / "project", str(ninja), f"{tmp_path}/link/ninja", "/a\0b/ninja", "\x1b/ninja")
+    tools = examine_build_tools({"PATH": str(tmp_path / "bin")}, examine_source(tmp_path / "project", {}))
+    assert [each.version for each in tools.configured_ninjas] == ["1.12.1", "1.12.1"]
 
 
 @pytest.fixture

@@ -124,29 +124,70 @@ def test_nobody_is_told_what_cannot_be_seen(program: Program) -> None:
 
 
 def test_a_build_that_cannot_succeed_is_stopped_before_anything_starts(program: Program) -> None:
-    """A submodule that setup.py needs is missing: `build` and `run` say so, and the command never runs."""
+    """A submodule that setup.py needs is missing: `build`, and `run` with a build, say so, and nothing is started."""
     project = checkout(program.folder / "project")
-    for arguments in (["build", str(project)], ["run", "--", "touch", "started"]):
+    for arguments in (["build", str(project)], ["run", "--", "env", "A=b", sys.executable, "setup.py", "build"]):
         done = program.run(*arguments, cwd=project)
         assert done.returncode == 80
         assert "3rdparty/cutlass is empty" in done.stderr
         assert "hint: cd " in done.stderr
         assert "git submodule update --init --recursive" in done.stderr
-        assert not (project / "started").exists()
-    done = program.run("run", "--no-doctor", "--", "touch", "started", cwd=project)
-    assert done.returncode == 0
+        assert not (project / "build").exists()
+    done = program.run("run", "--no-doctor", "--", sys.executable, "setup.py", "build", cwd=project)
+    assert "3rdparty/cutlass is empty" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["touch", "started"], ["/bin/sh", "-c", "touch started"]])
+def test_a_command_that_may_put_it_right_is_not_stopped(program: Program, command: list[str]) -> None:
+    """`run -- git submodule update` must run: with `run` nobody knows what a command needs. It is a warning."""
+    project = checkout(program.folder / "project")
+    done = program.run("run", "--arch", "sm_20", "--", *command, cwd=project)
+    assert done.returncode == 0, done.stderr
     assert (project / "started").exists()
+    assert "3rdparty/cutlass is empty" in done.stderr
 
 
 @pytest.mark.needs_nvcc
-@pytest.mark.parametrize("command", [["build", "."], ["run", "--", "touch", "started"]])
+@pytest.mark.parametrize("command", [["build", "."], ["run", "--", "cmake", "-B", "b"]])
 def test_an_architecture_that_nvcc_does_not_know_stops_the_build(program: Program, command: list[str]) -> None:
-    """Whatever the toolkit: sm_10 is none that any nvcc of today knows."""
+    """Whatever the toolkit: sm_20 is none that any nvcc of today knows. A project without CUDA never asks it."""
     (program.folder / "CMakeLists.txt").write_text("project(x LANGUAGES CUDA)\n")
     done = program.run(command[0], "--arch", "sm_20", *command[1:])
     assert done.returncode == 80
     assert "does not know sm_20" in done.stderr
-    assert not (program.folder / "started").exists()
+    assert not (program.folder / "b").exists()
+    (program.folder / "CMakeLists.txt").write_text("project(x LANGUAGES CXX)\n")
+    assert program.run(command[0], "--arch", "sm_20", *command[1:]).returncode != 80
+
+
+@pytest.mark.needs_nvcc
+@pytest.mark.parametrize(
+    ("lists", "stops"),
+    [
+        ("project(x CUDA)\n", True),
+        ("project(x CXX)\n", False),
+        ("project(x CXX)\nif(WITH_CUDA)\n  enable_language(CUDA)\nendif()\n", False),
+        ("set(CMAKE_CUDA_HOST_COMPILER /usr/bin/g++)\nproject(x CUDA)\n", False),
+    ],
+)
+def test_a_compiler_that_nvcc_refuses_stops_what_nvcc_compiles_with_it(
+    program: Program, lists: str, stops: bool
+) -> None:
+    """A gcc from the future: not for a project without CUDA, nor for one that chooses another."""
+    for name in ("gcc", "g++"):
+        future = program.folder / "future" / name
+        future.parent.mkdir(exist_ok=True)
+        future.write_text(f'#!/bin/sh\nexec /usr/bin/{name} -U__GNUC__ -D__GNUC__=99 "$@"\n')
+        future.chmod(0o755)
+    project = program.folder / "project"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(lists)
+    (project / "k.cu").write_text("")
+    path = f"{program.folder}/future:{program.env['PATH']}"
+    report = json.loads(program.run("doctor", "--json", cwd=project, env={"PATH": path}).stdout)
+    checks = [check for check in report["checks"] if check["name"] == "host-compiler"]
+    assert [check["status"] for check in checks] == ["problem"]
+    assert any(check["stops_build"] for check in checks) is stops
 
 
 def test_warnings_stand_at_the_start_of_the_trace(program: Program) -> None:
@@ -186,3 +227,98 @@ def test_an_unknown_project_suggests_one(program: Program) -> None:
     done = program.run("doctor", "transformer_engin")
     assert (done.returncode, done.stdout) == (72, "")
     assert "builddoctor doctor transformer_engine" in done.stderr
+
+
+EVIL = "\x1b]0;owned\x07\x9b2J"
+
+
+def evil_project(folder: Path) -> Path:
+    """A source tree whose names hold control sequences; its CMakeCache.txt was written by hand."""
+    project = folder / f"kernels{EVIL}"
+    (project / "build").mkdir(parents=True)
+    (project / "CMakeLists.txt").write_text("project(x LANGUAGES CXX)\n")
+    (project / "build/CMakeCache.txt").write_text(
+        f"CMAKE_MAKE_PROGRAM:FILEPATH=/gone{EVIL}/ninja\nCMAKE_CUDA_COMPILER:FILEPATH=/gone{EVIL}/nvcc\n"
+    )
+    return project
+
+
+def test_names_from_a_tree_cannot_move_the_cursor(program: Program) -> None:
+    """Of the folder and of what its CMakeCache.txt names: on the page, in the preview, and before a build."""
+    project = evil_project(program.folder)
+    for arguments in (["doctor"], ["doctor", str(project), "--fix"], ["run", "--", "true"], ["build", "."]):
+        done = program.run(*arguments, cwd=project)
+        said = done.stdout + done.stderr
+        assert "owned" in said
+        assert all(letter.isprintable() or letter == "\n" for letter in said), arguments
+
+
+@pytest.mark.parametrize("arguments", [["doctor", "--json"], ["machine", "probe", "--json"], ["doctor"]])
+def test_a_folder_that_is_no_utf_8_is_examined_all_the_same(program: Program, arguments: list[str]) -> None:
+    """Its name stands there with escapes, on the page and as JSON."""
+    project = program.folder / os.fsdecode(b"kernels-\xff")
+    (project / "build").mkdir(parents=True)
+    (project / "setup.py").write_text("")
+    (project / "build/CMakeCache.txt").write_bytes(b"CMAKE_MAKE_PROGRAM:FILEPATH=/gone\xff/ninja\n")
+    done = program.run(*arguments, cwd=project, env={"TMPDIR": str(project)})
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 1, 2)
+    if "--json" in arguments:
+        assert json.loads(done.stdout)
+        assert "kernels-\\\\udcff" in done.stdout
+    else:
+        assert "builddoctor doctor  kernels-" in done.stdout
+
+
+def test_a_scratch_folder_that_is_no_utf_8_is_not_chosen(program: Program) -> None:
+    """It could not be remembered; another one is."""
+    scratch, shared = program.folder / os.fsdecode(b"\xff"), Path("/dev/shm") / f"bd-test-{os.getpid()}"
+    scratch.mkdir()
+    shared.mkdir()
+    try:
+        env = {"TMPDIR": str(shared), "SCRATCH": str(scratch), "SLURM_TMPDIR": str(program.folder)}
+        done = program.run("doctor", "--fix", "--yes", env=env)
+        assert "Traceback" not in done.stderr
+        assert f"builddoctor: made {program.folder}/builddoctor-" in done.stderr
+        assert not list(scratch.iterdir())
+        assert not (program.folder / r"\udcff").exists()
+    finally:
+        shared.rmdir()
+
+
+@pytest.mark.parametrize("env", [{}, {"PYTHONPATH": "."}, {"PATH": ".:bin:tools:"}])
+def test_nothing_that_came_with_a_tree_is_run(program: Program, env: dict[str, str]) -> None:
+    """Neither as pip's nvcc, nor through PATH, nor because a CMakeCache.txt names it."""
+    project = program.folder / "archive/project"
+    for place in ("", "bin/", "tools/", "nvidia/cu13/bin/", "nvidia/cuda_nvcc/bin/", "../tools/"):
+        for name in (
+            "nvcc",
+            "ninja",
+            "cmake",
+            "git",
+            "python",
+            "python3",
+            "gcc",
+            "g++",
+            "g++-13",
+            "cc",
+            "make",
+            "clang",
+        ):
+            trap = project / place / name
+            trap.parent.mkdir(parents=True, exist_ok=True)
+            trap.write_text(f"#!/bin/sh\necho {place}{name} >> {program.folder}/ran\n")
+            trap.chmod(0o755)
+    (project / "CMakeLists.txt").write_text("project(x LANGUAGES CUDA)\n")
+    (project / "setup.py").write_text("")
+    (project / "build").mkdir()
+    archive = program.folder / "archive"
+    (project / "build/CMakeCache.txt").write_text(
+        f"CMAKE_MAKE_PROGRAM:FILEPATH={archive}/tools/ninja\nCMAKE_CUDA_COMPILER:FILEPATH={archive}/tools/nvcc\n"
+        f"CMAKE_CXX_COMPILER:FILEPATH={archive}/tools/g++\nCMAKE_GENERATOR:INTERNAL=Ninja\n"
+    )
+    path = env.get("PATH", "") + program.env["PATH"]
+    for arguments in (["doctor"], ["doctor", str(project)]):
+        done = program.run(*arguments, cwd=project, env={**env, "PATH": path, "CC": "gcc", "CUDACXX": "nvcc"})
+        assert done.returncode in (0, 1, 2), done.stderr
+    assert not (program.folder / "ran").exists(), (program.folder / "ran").read_text()

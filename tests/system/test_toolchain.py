@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from builddoctor.doctor.toolkit import toolkit_checks
+from builddoctor.errors import BuildDoctorError, FolderNotWritableError
+from builddoctor.intercept.side_by_side import Patience
 from builddoctor.intercept.toolchain import examine_toolchain
+from builddoctor.intercept.toolkit import find_toolkit
 from builddoctor.model.toolchain import Toolchain
 from builddoctor.projects.archs import parse_archs
 from builddoctor.sensors.root import SystemRoot
@@ -113,3 +116,83 @@ def test_a_wrapper_is_the_last_advice(tmp_path: Path) -> None:
     facts = examined(tmp_path, wanted="12.8", PATH=f"{tmp_path}/wrapped/bin")
     assert facts.toolkit is None
     assert [other.folder for other in facts.others] == [str(tmp_path / "usr/local/cuda"), str(tmp_path / "wrapped")]
+
+
+HANGS = "#!/bin/sh\nsleep 1000\n"
+PICKY = '#!/bin/sh\ncase "$NVCC_PREPEND_FLAGS$NVCC_APPEND_FLAGS" in *bogus*) echo "Unknown option"; exit 1;; esac\n'
+
+
+@pytest.fixture
+def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What hangs is not waited for as long as a user would."""
+    monkeypatch.setattr("builddoctor.intercept.host_probe.PROBE_S", 2.0)
+
+
+@pytest.mark.usefixtures("short_probes")
+def test_an_nvcc_that_hangs_is_passed_by_and_named(tmp_path: Path) -> None:
+    """The next one is taken."""
+    program(tmp_path / "slow/nvcc", HANGS)
+    install(tmp_path / "cuda", "13.0.88")
+    program(tmp_path / "bin/gcc", GCC)
+    facts = examined(tmp_path, PATH=f"{tmp_path}/slow:{tmp_path}/cuda/bin:{tmp_path}/bin:/usr/bin:/bin")
+    assert facts.toolkit is not None
+    assert facts.toolkit.version == "13.0.88"
+    assert facts.silent == (f"{tmp_path}/slow/nvcc",)
+
+
+@pytest.mark.usefixtures("short_probes")
+def test_a_gcc_that_hangs_is_named_and_not_the_nvcc_that_waits_for_it(tmp_path: Path) -> None:
+    """And no further nvcc is made to wait."""
+    gcc = program(tmp_path / "bin/gcc", HANGS)
+    for name in ("a", "b"):
+        program(tmp_path / name / "nvcc", f'#!/bin/sh\necho x >>"{tmp_path}/asked"\nexec gcc\n')
+    path = f"{tmp_path}/a:{tmp_path}/b:{tmp_path}/bin:/usr/bin:/bin"
+    facts = examine_toolchain(SystemRoot(tmp_path), {"PATH": path}, wanted="", site_folders=[], patience=Patience(4.5))
+    assert (facts.toolkit, facts.trouble) == (None, "host-silent")
+    assert str(gcc) in facts.problem
+
+
+def test_the_variable_that_stops_nvcc_is_found(tmp_path: Path) -> None:
+    """Only the one that is to blame; a toolkit is found all the same."""
+    nvcc = install(tmp_path / "cuda", "13.0.88")
+    nvcc.write_text(PICKY + nvcc.read_text())
+    program(tmp_path / "bin/gcc", GCC)
+    path = f"{tmp_path}/cuda/bin:{tmp_path}/bin"
+    facts = examined(tmp_path, PATH=path, NVCC_PREPEND_FLAGS="-O3", NVCC_APPEND_FLAGS="--bogus")
+    assert (facts.host_problem, facts.broken_variables) == ("Unknown option", ("NVCC_APPEND_FLAGS",))
+    both = examined(tmp_path, PATH=path, NVCC_PREPEND_FLAGS="--bogus", NVCC_APPEND_FLAGS="--bogus")
+    assert both.broken_variables == ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+    assert examined(tmp_path, PATH=path, NVCC_PREPEND_FLAGS="-O3").broken_variables == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("nvcc fatal   : Could not open output file '/nowhere/tmpxft_0'", "temporary"),
+        (
+            "gcc: No such file or directory\nnvcc fatal   : Failed to preprocess host compiler properties.",
+            "host-compiler",
+        ),
+        ("Segmentation fault", "broken"),
+    ],
+)
+def test_what_keeps_nvcc_from_running_is_told_apart(tmp_path: Path, said: str, kind: str) -> None:
+    """Page and build say the same: the build's error has the text and the hint of the page."""
+    nvcc = program(tmp_path / "bin/nvcc", f'#!/bin/sh\necho "{said}"\nexit 1\n')
+    facts = examined(tmp_path, PATH=str(tmp_path / "bin"))
+    assert facts.trouble == kind
+    with pytest.raises(BuildDoctorError) as caught:
+        find_toolkit([nvcc], {"PATH": str(tmp_path / "bin")}, wanted="")
+    assert (str(caught.value), caught.value.hint) == (facts.problem, facts.hint)
+    assert isinstance(caught.value, FolderNotWritableError) is (kind == "temporary")
+    assert ("install g++" in facts.hint) is (kind == "host-compiler")
+
+
+def test_a_home_without_a_toolkit_is_seen(tmp_path: Path) -> None:
+    """One with headers only is somebody's choice."""
+    install(tmp_path / "cuda", "13.0.88")
+    (tmp_path / "headers/include").mkdir(parents=True)
+    (tmp_path / "headers/include/cuda_runtime.h").touch()
+    path = f"{tmp_path}/cuda/bin"
+    facts = examined(tmp_path, PATH=path, CUDA_HOME=f"{tmp_path}/nowhere", CUDA_PATH=f"{tmp_path}/headers")
+    assert facts.lost_homes == ("CUDA_HOME",)

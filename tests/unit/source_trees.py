@@ -14,7 +14,9 @@ from builddoctor.model.toolkit import Toolkit
 NVCC = Toolkit(
     nvcc="/cuda/bin/nvcc", version="13.0.88", here="/cuda/bin", top="/cuda", cicc="/cuda/nvvm/bin/cicc", tools=()
 )
-CUTLASS = Submodule(path="3rdparty/cutlass", url="https://github.com/NVIDIA/cutlass.git", named_in="setup.py")
+CUTLASS = Submodule(
+    path="3rdparty/cutlass", url="https://github.com/NVIDIA/cutlass.git", named_in="setup.py", certain=True
+)
 
 
 def program(path: str, version: str = "", **changed: Any) -> Program:

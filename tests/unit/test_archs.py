@@ -38,6 +38,22 @@ def test_what_is_no_arch_is_a_usage_error_that_shows_how(text: str) -> None:
     assert "--arch sm_90" in error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "why", "hint"),
+    [
+        ("native", "GPU of this machine", "compute_cap"),
+        ("90,ALL", "nvcc's own", "--list-gpu-arch"),
+        ("all-major", "nvcc's own", "--list-gpu-arch"),
+    ],
+)
+def test_words_that_nvcc_takes_are_refused_with_a_reason(text: str, why: str, hint: str) -> None:
+    """And with what to write instead."""
+    with pytest.raises(UsageError) as error:
+        parse_archs(text)
+    assert why in str(error.value)
+    assert hint in error.value.hint
+
+
 def test_one_arch_has_three_spellings() -> None:
     """nvcc's, CMake's and torch's."""
     arch = Arch(10, 0, "a")

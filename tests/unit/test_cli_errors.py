@@ -11,6 +11,7 @@ import pytest
 from builddoctor.cli.app import main
 from builddoctor.errors import (
     FolderNotWritableError,
+    MemoryBudgetError,
     NoBuildSystemError,
     ProjectNotFoundError,
     TraceError,
@@ -55,6 +56,9 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("build empty", NoBuildSystemError, "no build system found in", "builddoctor run -- make"),
         ("build notes.txt", NoBuildSystemError, "is a file, not a project folder", "builddoctor build ."),
         ("build project --summary /missing/s.json", FolderNotWritableError, "cannot write the summary", "may write"),
+        ("doctor notes.txt", NoBuildSystemError, "is a file, not a project folder", "builddoctor doctor ."),
+        ("doctor --yes", UsageError, "--fix's question", "builddoctor doctor --fix --yes"),
+        ("doctor --arch native", UsageError, "'native': the GPU of this machine", "compute_cap"),
         ("trace units notes.txt", TraceError, "notes.txt is not a trace", "trace list"),
         ("trace units nothing", TraceError, "no trace 'nothing'", "trace list"),
         ("trace units empty", TraceError, "cannot read empty", "trace list"),
@@ -158,3 +162,16 @@ def test_an_id_that_fits_two_traces_is_asked_for_in_full(capsys: pytest.CaptureF
         (folder / name).write_text("")
     assert main(["trace", "units", "abc"]) == TraceError.exit_code
     assert "2 traces begin with 'abc'" in capsys.readouterr().err
+
+
+def test_no_memory_at_all_is_an_error_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under a very low ``ulimit -v``: no traceback."""
+
+    def refuse(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("builddoctor.cli.doctor.find_subject", refuse)
+    assert main(["doctor"]) == MemoryBudgetError.exit_code
+    assert "ulimit -v unlimited" in capsys.readouterr().err

@@ -166,6 +166,15 @@ def test_memory_per_core_is_put_into_units(weight: Weight, cores: int, status: S
     assert words in check.text
 
 
+@pytest.mark.parametrize(("archs", "fewer"), [(0, False), (1, False), (2, True)])
+def test_fewer_archs_are_advice_only_where_there_are_several(archs: int, fewer: bool) -> None:
+    """One that does not fit with one arch needs more memory."""
+    checks = memory_checks(machine(cores=2), Weight(heavy_mib=900_000.0), archs=archs)
+    check = next(check for check in checks if check.name == "cores-memory")
+    assert "heavy CUDA units take" in check.text
+    assert ("--arch" in check.hint) is fewer
+
+
 def test_the_best_knowledge_of_a_project_weighs() -> None:
     """Its last trace, then what is known of it, then a heavy unit at large; nonsense is no knowledge."""
     assert weigh(traced_mib=2330, known_mib=4000).source == "measured in its last build here"

@@ -37,6 +37,12 @@ def test_a_missing_submodule_stops_the_build() -> None:
     assert check.hint == "cd /p && git submodule update --init --recursive"
 
 
+def test_a_submodule_that_only_some_builds_need_is_a_warning() -> None:
+    """LightGBM's external_libs/compute under ``if(USE_GPU)``: named, but not outside of all conditions."""
+    check = checked(source(submodules=(change(CUTLASS, certain=False),)))["submodules"]
+    assert (check.status, check.stops_build, check.fix) == (Status.WARNING, False, "submodules")
+
+
 def test_the_hint_can_be_pasted_whatever_the_folder_is_called() -> None:
     """A blank, a quote, a semicolon: quoted for a shell."""
     check = checked(source(submodules=(CUTLASS,), checkout="/a b;c'd"))["submodules"]
@@ -68,7 +74,7 @@ def test_an_archive_holds_no_submodules_and_cannot_fetch_them() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        change(CUTLASS, named_in=""),
+        change(CUTLASS, named_in="", certain=False),
         change(CUTLASS, present=True),
         Submodule(
             path="csrc/composable_kernel", url="https://github.com/ROCm/composable_kernel.git", named_in="setup.py"
@@ -86,7 +92,8 @@ def test_what_a_cuda_build_does_without_is_not_mentioned(module: Submodule) -> N
 
 def test_what_is_known_of_a_project_goes_before_its_build_files() -> None:
     """A submodule on the list is needed though no file names it; one that is not on the list must not stop a build."""
-    listed, other = change(CUTLASS, named_in=""), Submodule(path="3rdparty/extra", url="u", named_in="setup.py")
+    listed = change(CUTLASS, named_in="", certain=False)
+    other = Submodule(path="3rdparty/extra", url="u", named_in="setup.py", certain=True)
     assert checked(source(submodules=(listed,)), known="te")["submodules"].stops_build
     check = checked(source(submodules=(other,)), known="te")["submodules"]
     assert (check.status, check.stops_build) == (Status.WARNING, False)
@@ -131,6 +138,33 @@ def test_a_broken_folder_stops_the_build_that_would_use_it() -> None:
         ("build-folder-moved", True),
         ("build-folder-moved", False),
     ]
+
+
+@pytest.mark.parametrize(("field", "stops"), [("cuda_compiler", False), ("cxx_compiler", True), ("make_program", True)])
+def test_only_programs_that_cmake_asks_for_anyway_stop_a_build(field: str, stops: bool) -> None:
+    """A compiler for CUDA may be left from a time when the project had CUDA: CMake 4.4 configures all the same."""
+    left = folder(gone=("/gone/x",), **{field: "/gone/x"})
+    check = checked(source(python=False, cmake=True, build_folders=(left,)))["build-folder-programs"]
+    assert (check.status, check.stops_build) == (Status.PROBLEM if stops else Status.WARNING, stops)
+
+
+def test_a_launcher_that_is_gone_is_a_warning() -> None:
+    """CMake does not look for it, and the project may take it away."""
+    left = folder(launchers=(("CMAKE_CXX_COMPILER_LAUNCHER", "/gone/ccache"),), gone=("/gone/ccache",))
+    check = checked(source(python=False, cmake=True, build_folders=(left,)))["build-folder-programs"]
+    assert (check.status, check.stops_build) == (Status.WARNING, False)
+
+
+def test_a_folder_that_was_configured_for_other_sources_is_refused() -> None:
+    """`cmake -S cm -B build`, then `builddoctor build .`; in a folder of another name nobody minds."""
+    left = folder(other_source="/p/cm")
+    project = source(python=False, cmake=True, build_folders=(left,))
+    check = checked(project)["build-folder-source"]
+    assert (check.status, check.stops_build) == (Status.PROBLEM, True)
+    assert check.hint == "rm -r /p/build/CMakeCache.txt /p/build/CMakeFiles"
+    assert not checked(change(project, python=True))["build-folder-source"].stops_build
+    away = change(project, build_folders=(change(left, path="/p/build-2"),))
+    assert list(checked(away)) == ["submodules"]
 
 
 def test_a_gate_left_in_a_cache_is_harmless_while_it_exists() -> None:

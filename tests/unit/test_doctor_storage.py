@@ -115,6 +115,9 @@ def test_unknown_space_is_said() -> None:
     check = checks(altered(BUILD, total_mib=None, free_mib=None))["disk-space"]
     assert check.status is Status.WARNING
     assert "cannot be asked" in check.text
+    # A folder that is not there yet cannot be given to df.
+    check = checks(altered(BUILD, total_mib=None, free_mib=None, missing=True))["disk-space"]
+    assert check.hint == "df -h /"
 
 
 def test_a_full_tmpdir_of_its_own_can_be_moved() -> None:

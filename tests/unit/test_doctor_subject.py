@@ -7,15 +7,39 @@ from pathlib import Path
 import pytest
 
 from builddoctor.doctor.subject import find_subject
-from builddoctor.errors import ProjectNotFoundError
+from builddoctor.errors import NoBuildSystemError, ProjectNotFoundError, UsageError
 from builddoctor.projects.archs import parse_archs
 
 
 def test_without_a_name_the_folder_here_is_meant_when_it_is_a_project(tmp_path: Path) -> None:
     """An empty folder is none: then the machine alone is examined."""
-    assert find_subject("", tmp_path, ()).folder is None
+    assert find_subject(None, tmp_path, ()).folder is None
     (tmp_path / "CMakeLists.txt").touch()
-    assert find_subject("", tmp_path, ()).folder == tmp_path
+    assert find_subject(None, tmp_path, ()).folder == tmp_path
+
+
+def test_a_deleted_folder_is_no_obstacle_to_a_full_path(tmp_path: Path) -> None:
+    """Without a name the machine alone is examined; a relative path is in no folder."""
+    assert find_subject(None, None, ()).folder is None
+    assert find_subject(str(tmp_path), None, ()).folder == tmp_path
+    assert find_subject("flash-attn", None, ()).known is not None
+    with pytest.raises(ProjectNotFoundError, match="has been deleted"):
+        find_subject("sub", None, ())
+
+
+def test_an_empty_name_is_a_mistake(tmp_path: Path) -> None:
+    """`doctor "$UNSET"` is not the folder here."""
+    with pytest.raises(UsageError, match="empty"):
+        find_subject("", tmp_path, ())
+
+
+def test_a_file_is_named_with_its_folder(tmp_path: Path) -> None:
+    """As `build` does."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "setup.py").touch()
+    with pytest.raises(NoBuildSystemError, match="is a file") as caught:
+        find_subject("sub/setup.py", tmp_path, ())
+    assert caught.value.hint == "builddoctor doctor sub"
 
 
 def test_a_path_is_a_folder(tmp_path: Path) -> None:

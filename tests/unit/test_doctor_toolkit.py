@@ -6,8 +6,9 @@ import pytest
 
 from builddoctor.doctor.arch_table import knows, span
 from builddoctor.doctor.toolkit import toolkit_checks
+from builddoctor.intercept.toolkit import HOST_HINT
 from builddoctor.model.check import Check, Status
-from builddoctor.model.toolchain import HostLimits, NvccChoice, Toolchain
+from builddoctor.model.toolchain import HostLimits, NvccChoice, NvccTrouble, Toolchain
 from builddoctor.projects.archs import parse_archs
 from unit.toolchains import copy, host, place, toolchain, toolkit
 
@@ -49,7 +50,10 @@ def test_a_toolkit_of_this_machine_that_knows_them_all_is_the_first_advice() -> 
     """One that knows only some is none."""
     others = (place("12.6.85", "/opt/cuda-12.6"), place("13.0.88", "/opt/my cuda"))
     check = checked(toolchain("12.6.85", others=others), "100")["nvcc-arch"]
-    assert check.hint == "--toolkit '/opt/my cuda'"
+    assert check.hint == "export CUDACXX='/opt/my cuda/bin/nvcc'"
+    # CUDACXX has no say where --toolkit names one.
+    check = checked(toolchain("12.6.85", others=others, wanted="12.6"), "100")["nvcc-arch"]
+    assert check.hint.startswith("builddoctor doctor --toolkit '/opt/my cuda'")
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,15 @@ def test_a_project_without_cuda_code_is_not_stopped() -> None:
     assert not checked(toolchain(), "50", needs_nvcc=False)["nvcc-arch"].stops_build
 
 
+def test_a_refused_host_compiler_stops_only_what_is_compiled_with_it_for_certain() -> None:
+    """A project may leave CUDA out, or name another compiler; its architectures are another matter."""
+    bad = toolchain(hosts=(host("99.0.0"),))
+    for compiles in (True, False):
+        check = checked(bad, compiles_cuda=compiles)["host-compiler"]
+        assert (check.status, check.stops_build) == (Status.PROBLEM, compiles)
+    assert checked(bad, "50", compiles_cuda=False)["nvcc-arch"].stops_build
+
+
 def test_no_nvcc_says_what_lies_there_instead() -> None:
     """CUDA 12's python packages look like a toolkit, and are none."""
     facts = Toolchain(problem="no CUDA compiler", hint="get one", wheels_without_nvcc=f"{WHEEL}/cuda_nvcc")
@@ -87,18 +100,66 @@ def test_no_nvcc_says_what_lies_there_instead() -> None:
 def test_a_toolkit_that_was_asked_for_and_is_not_here_names_those_that_are() -> None:
     """Without such a wish all were tried, and none of them is advice."""
     others = (place("13.0.88", "/usr/local/cuda-13.0"),)
-    assert (
-        checked(Toolchain(wanted="12.8", problem="no", others=others))["nvcc"].hint == "--toolkit /usr/local/cuda-13.0"
-    )
+    hint = checked(Toolchain(wanted="12.8", problem="no", others=others))["nvcc"].hint
+    assert hint.startswith("builddoctor doctor --toolkit /usr/local/cuda-13.0 ")
     assert checked(Toolchain(problem="it does not run", hint="fetch", others=others))["nvcc"].hint == "fetch"
 
 
 def test_an_nvcc_without_any_host_compiler_is_told_as_that() -> None:
     """nvcc's own words blame the properties of a compiler that is not there."""
-    said = "the CUDA compiler does not run: nvcc fatal   : Failed to preprocess host compiler properties."
-    check = checked(Toolchain(problem=said))["host-compiler"]
+    checks = checked(Toolchain(problem="nvcc finds no host compiler", trouble="host-compiler", hint=HOST_HINT))
+    check = checks["host-compiler"]
     assert (check.status, check.stops_build) == (Status.PROBLEM, True)
     assert "install g++" in check.hint
+    assert "nvcc" not in checks
+
+
+@pytest.mark.parametrize("trouble", ["silent", "host-silent"])
+def test_what_does_not_answer_is_a_problem_and_stops_no_build(trouble: NvccTrouble) -> None:
+    """It may just be slow."""
+    (check,) = checked(Toolchain(problem="/opt/bin/gcc does not answer", trouble=trouble)).values()
+    assert (check.status, check.stops_build) == (Status.PROBLEM, False)
+
+
+def test_a_tmpdir_in_the_way_is_not_put_down_to_nvcc() -> None:
+    """The disk's own line stops the build and has the hint."""
+    (check,) = checked(Toolchain(problem="it cannot write", trouble="temporary", hint="x")).values()
+    assert (check.status, check.hint, check.stops_build) == (Status.WARNING, "", False)
+
+
+def test_variables_that_keep_nvcc_from_running_are_named() -> None:
+    """Not as a missing host compiler, and no hint that keeps their value."""
+    said = "nvcc fatal   : Unknown option '--bogusflag'"
+    facts = toolchain(hosts=(), host_problem=said, broken_variables=("NVCC_PREPEND_FLAGS",))
+    checks = checked(facts)
+    assert checks["nvcc-variables"].hint == "unset NVCC_PREPEND_FLAGS"
+    assert said in checks["nvcc-variables"].text
+    assert checks["nvcc-variables"].stops_build
+    assert "host-compiler" not in checks
+
+
+def test_a_host_compiler_that_did_not_answer_stops_no_build() -> None:
+    """Neither when nvcc waits for it, nor when it is asked itself."""
+    check = checked(toolchain(hosts=(), host_problem="no answer in 5 s", host_silent=True))["host-compiler"]
+    assert (check.status, check.stops_build) == (Status.PROBLEM, False)
+    check = checked(toolchain(hosts=(host("", kind="", silent=True),)))["host-compiler"]
+    assert "did not answer" in check.text
+
+
+def test_another_nvcc_that_does_not_answer_is_named() -> None:
+    """The one in use is put before it."""
+    check = checked(toolchain(silent=("/slow/nvcc",)))["nvcc-silent"]
+    assert (check.status, check.stops_build) == (Status.WARNING, False)
+    assert "/slow/nvcc did not answer" in check.text
+    assert "CUDACXX=/usr/local/cuda/bin/nvcc" in check.hint
+
+
+def test_a_cuda_home_that_leads_nowhere_is_a_warning() -> None:
+    """The toolkit that is here is the hint; without one, to unset it."""
+    check = checked(toolchain(lost_homes=("CUDA_HOME", "CUDA_PATH")))["cuda-home"]
+    assert check.hint == "export CUDA_HOME=/usr/local/cuda CUDA_PATH=/usr/local/cuda"
+    assert check.status is Status.WARNING
+    assert checked(Toolchain(lost_homes=("CUDA_HOME",)))["cuda-home"].hint == "unset CUDA_HOME"
 
 
 def test_an_nvcc_that_does_not_say_what_it_knows_is_judged_by_its_version() -> None:

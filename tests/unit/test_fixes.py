@@ -87,7 +87,7 @@ def test_what_cannot_be_done_says_why() -> None:
 
 
 def test_candidates_follow_the_environment() -> None:
-    """Scratch folders first, then /var/tmp, the cache, and the build folder last; relative ones never."""
+    """Scratch folders first, then /var/tmp, the cache, the build folder last; relative ones and odd bytes never."""
     full = {"SCRATCH": "/s/", "SLURM_TMPDIR": "/job", "USER": "me"}
     found = [path for _, path in tmpdir_candidates(full, user=7, build_folder="/p/build", cache="/c")]
     assert found == [
@@ -98,7 +98,9 @@ def test_candidates_follow_the_environment() -> None:
         "/c/tmp",
         "/p/build/.tmp",
     ]
-    bare = tmpdir_candidates({"SCRATCH": "s", "USER": "../etc"}, user=7, build_folder="b", cache="/c")
+    bare = tmpdir_candidates(
+        {"SCRATCH": "s", "SLURM_TMPDIR": "/j\udcff", "USER": "../etc"}, user=7, build_folder="b", cache="/c"
+    )
     assert [path for _, path in bare] == ["/var/tmp/builddoctor-7", "/c/tmp"]
 
 
@@ -132,6 +134,50 @@ def test_a_checkout_is_found_from_below(tmp_path: Path, env: dict[str, str], mac
     assert (inside.possible, inside.command) == (True, FETCH_SUBMODULES)
     (outside,) = fixing.plan([check("submodules")], env, machine, project=tmp_path / "sdist")
     assert not outside.possible
+
+
+def test_an_archive_in_a_home_folder_kept_in_git_is_no_checkout(
+    tmp_path: Path, env: dict[str, str], machine: Machine
+) -> None:
+    """It has a .gitmodules and no .git: git would take the home folder's, and its settings."""
+    (tmp_path / ".git").mkdir()
+    archive = tmp_path / "downloads/archive"
+    (archive / "python").mkdir(parents=True)
+    (archive / ".gitmodules").write_text("")
+    for project in (archive, archive / "python"):
+        (planned,) = fixing.plan([check("submodules")], env, machine, project=project)
+        assert "no git checkout" in planned.obstacle
+
+
+def test_a_checkout_lies_at_most_eight_levels_up(tmp_path: Path, env: dict[str, str], machine: Machine) -> None:
+    """As everywhere: beyond that, it is somebody else's."""
+    (tmp_path / ".git").mkdir()
+    deep = tmp_path.joinpath(*"abcdefgh")
+    (deep / "i").mkdir(parents=True)
+    (within,) = fixing.plan([check("submodules")], env, machine, project=deep)
+    (beyond,) = fixing.plan([check("submodules")], env, machine, project=deep / "i")
+    assert (within.possible, beyond.possible) == (True, False)
+
+
+def test_a_checkout_whose_settings_start_programs_is_left_to_its_user(
+    tmp_path: Path, env: dict[str, str], machine: Machine
+) -> None:
+    """They may have come in an archive with a .git in it: named, with the command to run by hand."""
+    (tmp_path / "p/.git").mkdir(parents=True)
+    (tmp_path / "p/.git/config").write_text("[core]\n\tsshCommand = ./ssh\n")
+    (planned,) = fixing.plan([check("submodules")], env, machine, project=tmp_path / "p")
+    assert "sshcommand in .git/config" in planned.obstacle
+    assert f"`cd {tmp_path}/p && git submodule update" in planned.obstacle
+
+
+def test_a_preview_cannot_move_the_cursor() -> None:
+    """Nor has it more lines than it needs."""
+    project = "/p\x1b]0;x\x07\n\u2028$ rm"
+    (possible,) = plan_fixes([check("submodules")], [], project=project)
+    (not_possible,) = plan_fixes([check("submodules")], [], project=project, is_git=False)
+    assert all(line.isprintable() for line in possible.preview.split("\n"))
+    assert possible.preview.count("\n") == 1
+    assert not_possible.preview.isprintable()
 
 
 def test_a_moved_tmpdir_is_private_and_remembered(tmp_path: Path, env: dict[str, str], machine: Machine) -> None:
@@ -257,6 +303,13 @@ def test_settings_of_a_newer_version_are_understood(env: dict[str, str]) -> None
     settings_file(env).parent.mkdir()
     settings_file(env).write_bytes(b'{"tmpdir": "/t", "colour": "blue"}')
     assert read_settings(env) == Settings(tmpdir="/t")
+
+
+def test_a_folder_that_is_no_utf_8_is_not_remembered(env: dict[str, str]) -> None:
+    """Said as an error of ours; no file, no half of one."""
+    with pytest.raises(FolderNotWritableError, match="no UTF-8"):
+        write_settings(env, Settings(tmpdir="/scratch/\udcff"))
+    assert not settings_file(env).exists()
 
 
 def test_settings_that_cannot_be_written_name_the_variable(tmp_path: Path, env: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,9 @@ def test_every_figure_has_a_source() -> None:
             "sgl_kernel",
         ),
         ({"setup.py": 'setup(\n    name="xformers",\n)\n'}, "xformers"),
+        ({"setup.py": 'N = "xformers"\nif __name__ == "__main__":\n    setuptools.setup(name=N)\n'}, "xformers"),
+        ({"setup.py": 'PACKAGE_NAME = "mamba_ssm"\nsetup(name=f"{PACKAGE_NAME}")\n'}, "mamba_ssm"),
+        ({"setup.py": 'setup(name="torch")', "torch/csrc/x": "", "c10/x": "", "aten/x": ""}, "pytorch"),
         (
             {"setup.py": 'PACKAGE_NAME = "flash_attn"\nX(name="flash_attn_2_cuda")\nsetup(name=PACKAGE_NAME)'},
             "flash_attn",
@@ -84,6 +88,31 @@ def test_a_checkout_is_recognised_by_its_name_or_its_files(tmp_path: Path, files
     project = recognise(tmp_path)
     assert project is not None
     assert project.name == name
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        'setup(name="mine", ext_modules=[Extension(\n    name="vllm",\n)])',
+        'setup(name="mine")\ndef helper(\n    name="xformers",\n): pass',
+        'setup(\n    name="mamba",\n)',
+        'setup(name="torch")',
+        'setup(name="te")',
+        'name = "xformers"',
+        'setup(\n    name="xformers",\n',
+    ],
+)
+def test_a_name_that_is_no_proof_is_none(tmp_path: Path, setup: str) -> None:
+    """An extension's, a default's, one that others use as well, one in a file that Python does not read."""
+    (tmp_path / "setup.py").write_text(setup)
+    assert recognise(tmp_path) is None
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """Opened, it would block until somebody writes to it."""
+    for name in ("setup.py", "pyproject.toml"):
+        os.mkfifo(tmp_path / name)
+    assert recognise(tmp_path) is None
 
 
 def test_other_folders_are_not_mistaken_for_a_known_project(tmp_path: Path) -> None:

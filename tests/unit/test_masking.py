@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builddoctor.trace.masking import MASK, mask_argv
+from builddoctor.trace.masking import MASK, mask_argv, mask_text
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,46 @@ def test_a_password_with_an_at_sign_is_masked_to_its_end() -> None:
 def test_ordinary_arguments_are_left_alone(argument: str) -> None:
     """Nothing else is changed."""
     assert mask_argv([argument]) == [argument]
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        (
+            "fatal: clone of 'https://me:hunter2@git.example/a/b.git' into submodule path '/p/b' failed",
+            "fatal: clone of 'https://****@git.example/a/b.git' into submodule path '/p/b' failed",
+        ),
+        ("x https://hunter2@h/a y\tssh://u:p@ss@h", "x https://****@h/a y\tssh://****@h"),
+        ("get https://h/x?a=1&access_token=hunter2&b=2 failed", "get https://h/x?a=1&access_token=****&b=2 failed"),
+        ("https://h/x?API-KEY=hunter2", "https://h/x?API-KEY=****"),
+        ("https://u:one@h/a,https://u:two@h/b", "https://****@h/a,https://****@h/b"),
+    ],
+)
+def test_addresses_in_free_text_are_masked(text: str, masked: str) -> None:
+    """Every one of a line; what stands around it stays, blanks and all."""
+    assert mask_text(text) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "  ",
+        "git@github.com:a/b.git",
+        "https://host/x@2",
+        "see https://h/a: mail a@b.org",
+        "token=x",
+        "a?b=c",
+        "://",
+    ],
+)
+def test_ordinary_text_is_left_alone(text: str) -> None:
+    """An at sign alone makes no address."""
+    assert mask_text(text) == text
+
+
+@pytest.mark.parametrize("piece", ["a", "://", "@", "a://", "?token=", "&", "a@://", "://a?&=", " ", "-_"])
+def test_long_text_of_a_stranger_takes_no_longer_than_its_length(piece: str) -> None:
+    """Two megabytes of anything come to an end (a search that goes back would take hours)."""
+    text = piece * (2_000_000 // len(piece))
+    assert "hunter2" not in mask_text(f"{text} https://me:hunter2@host/x")

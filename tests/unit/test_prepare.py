@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import site
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from builddoctor.intercept.toolkit import find_toolkit
 from builddoctor.model.request import RunRequest
 from builddoctor.sensors.limits import MemorySensor
 from builddoctor.sensors.root import SystemRoot
-from builddoctor.supervise.prepare import prepare
+from builddoctor.supervise.prepare import prepare, site_folders
 
 REQUEST = RunRequest(command=("true",), cwd="/")
 
@@ -52,6 +54,23 @@ def test_a_candidate_that_cannot_be_started_is_a_broken_toolkit(
 
     nvcc = tmp_path / "nvcc"
     nvcc.write_text("")
-    monkeypatch.setattr("builddoctor.intercept.captured.subprocess.run", refuse)
+    monkeypatch.setattr("builddoctor.intercept.captured.subprocess.Popen", refuse)
     with pytest.raises(ToolkitBrokenError, match="Permission denied"):
         find_toolkit([nvcc], {}, wanted="")
+
+
+def test_pips_packages_are_looked_for_in_site_packages_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m builddoctor` has the current folder on sys.path: its nvidia/cu13/bin/nvcc is none of pip's."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", ".", "lib", *sys.path])
+    folders = site_folders()
+    assert folders[0] == Path(sysconfig.get_path("purelib"))
+    assert {Path(sysconfig.get_path("platlib")), Path(site.getusersitepackages())} <= set(folders)
+    assert tmp_path not in folders
+    assert all(folder.is_absolute() and folder.name.endswith("-packages") for folder in folders)
+
+
+def test_a_relative_user_site_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PYTHONUSERBASE=. would make it the current folder's."""
+    monkeypatch.setattr(site, "getusersitepackages", lambda: "./lib/python3.12/site-packages")
+    assert all(folder.is_absolute() for folder in site_folders())

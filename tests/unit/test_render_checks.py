@@ -32,8 +32,21 @@ def test_texts_wrap_under_themselves(width: int) -> None:
     """On any width, nothing of a text is lost, and no line but a hint is longer than it must be."""
     text = "word " * 60
     lines = check_lines([check(text=text)], width=width)
-    assert " ".join(line[24:].strip() for line in lines).split() == text.split()
-    assert all(len(line) <= max(width, 64) for line in lines)
+    assert " ".join(lines).split() == ["memory", "ok", *text.split()]
+    assert all(len(line) <= max(width, 26) for line in lines)
+
+
+def test_on_a_narrow_page_texts_stand_below_topic_and_status() -> None:
+    """Below 60 columns there is no room beside them; the status keeps its colour, and no word of a text gets one."""
+    lines = check_lines([PROBLEM, check(text="xxxxxxxxxxxx warning")], width=40)
+    assert lines == [
+        "source         problem",
+        "  3rdparty/cutlass is empty",
+        "  → git submodule update --init",
+        "memory         ok",
+        "  xxxxxxxxxxxx warning",
+    ]
+    assert [len(styled(line).spans) for line in lines] == [1, 0, 1, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -68,3 +81,20 @@ def test_colour_adds_and_changes_no_word() -> None:
     for line in check_lines([check(), PROBLEM], width=80):
         assert styled(line).plain == line
     assert styled(check_lines([PROBLEM], width=80)[0]).spans
+
+
+EVIL = "\x1b]0;owned\x07\x9b2J\r\u202eno\udcff"
+
+
+def test_names_from_a_tree_cannot_move_the_cursor() -> None:
+    """Topic, text and hint: no control character gets through, whatever a CMakeCache.txt or a folder is called."""
+    evil = check(Status.PROBLEM, topic=f"t{EVIL}", text=f"was configured with {EVIL}", hint=f"rm -r '{EVIL}/a\nb'")
+    for line in [*check_lines([evil], width=100), *brief_lines([evil])]:
+        assert line.isprintable()
+
+
+def test_a_hint_never_names_another_file() -> None:
+    """A blank in place of a control character would: `rm -r` of what is pasted."""
+    evil = check(Status.WARNING, hint="rm -r 'a\tb/CMakeFiles'")
+    assert check_lines([evil], width=100)[-1].strip() == r"→ rm -r 'a\tb/CMakeFiles'"
+    assert brief_lines([evil])[0].endswith(r"→ rm -r 'a\tb/CMakeFiles'")

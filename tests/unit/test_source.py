@@ -10,7 +10,8 @@ import pytest
 
 from builddoctor.model.source import BuildFolder, Source, Submodule
 from builddoctor.sensors import source_files
-from builddoctor.sensors.build_files import names_path, parse_build_system
+from builddoctor.sensors.build_system import parse_build_system
+from builddoctor.sensors.path_names import first_naming, names_path
 from builddoctor.sensors.source import examine_source
 from builddoctor.sensors.submodules import parse_gitmodules
 from builddoctor.sensors.toolkits import OVERLAY_MARK
@@ -152,6 +153,14 @@ def test_an_archive_is_no_checkout_wherever_it_lies(tmp_path: Path) -> None:
         ("setup.py", 'run(["git", "-C", "x", "submodule", "update"])', True),
         ("setup.py", 'os.system("git submodule update --init")', True),
         ("CMakeLists.txt", "execute_process(COMMAND ${GIT_EXECUTABLE} submodule update --init)", True),
+        ("CMakeLists.txt", 'execute_process(\n  COMMAND "${GIT_EXECUTABLE}" -C ${DIR}\n  submodule update)', True),
+        ("CMakeLists.txt", "execute_process(COMMAND git -C ${DIR} -c a=b submodule update --init)", True),
+        ("setup.py", 'run(\n    [\n        "git",\n        "submodule",\n        "update",\n    ]\n)', True),
+        ("setup.py", 'os.system(f"cd {here} && git -C {here} submodule update --init")', True),
+        ("setup.py", 'command = "git submodule update --init"\nos.system(command)', True),
+        ("setup.py", 'print("call git submodule update --init")', False),
+        ("Makefile", "all:\n\tgit submodule update --init\n", True),
+        ("Makefile", "# git submodule update --init\nall:\n", False),
         ("setup.py", 'raise RuntimeError("run `git submodule update --init --recursive`")', False),
         ("setup.py", '["git", "submodule", "status"]', False),
         ("CMakeLists.txt", 'message(FATAL_ERROR "Run git submodule update --init")', False),
@@ -174,6 +183,12 @@ def test_a_build_that_fetches_its_submodules_is_known(tmp_path: Path, file: str,
         ('[project]\nname = "x"\n[tool.y]\nbuild-backend = "z"\n', "", ()),
         ('[build-system]\nrequires = []\nbuild-backend = "mine"\nbackend-path = ["."]\n', "", ()),
         ('[build-system]\nrequires = ["a', "", ()),
+        ('[ build-system ]\nrequires = ["a"]\nbuild-backend = "x.y"\n', "x.y", ("a",)),
+        ('build-system = { requires = ["a"], build-backend = "x.y" }\n', "x.y", ("a",)),
+        ('build-system = { requires = ["a"], build-backend = "x.y" }\n[broken\n', "x.y", ("a",)),
+        ('[ build-system ]\nrequires = ["a"]\nbuild-backend = "x.y"\n[broken\n', "x.y", ("a",)),
+        ("[build-system]\nrequires = 3\nbuild-backend = []\n", "", ()),
+        ("build-system = 3\n", "", ()),
         ("", "", ()),
     ],
 )
@@ -188,11 +203,148 @@ def test_the_outermost_cmake_minimum_counts(tmp_path: Path) -> None:
         "lib/CMakeLists.txt": "cmake_minimum_required(VERSION 3.21)",
         "lib/x/CMakeLists.txt": "cmake_minimum_required(VERSION 3.28)",
     }
-    assert examined(tmp_path, files).files.cmake_minimum == "3.21"
+    found = examined(tmp_path, files).files
+    assert (found.cmake_minimum, found.cmake_minimum_certain) == ("3.21", False)
     (tmp_path / "CMakeLists.txt").write_text(
         "# cmake_minimum_required(VERSION 9.9)\nCMAKE_MINIMUM_REQUIRED( VERSION 3.5...3.29 FATAL_ERROR)"
     )
-    assert examined(tmp_path, {}).files.cmake_minimum == "3.5...3.29"
+    found = examined(tmp_path, {}).files
+    assert (found.cmake_minimum, found.cmake_minimum_certain) == ("3.5...3.29", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "minimum", "certain"),
+    [
+        ("#[[\ncmake_minimum_required(VERSION 9.0)\n]]\ncmake_minimum_required(VERSION 3.20)", "3.20", True),
+        ("#[=[ ]] cmake_minimum_required(VERSION 9.0) ]=]cmake_minimum_required(VERSION 3.20)", "3.20", True),
+        ('message("cmake_minimum_required(VERSION 9.0)")\ncmake_minimum_required(VERSION 3.20)', "3.20", True),
+        ("cmake_minimum_required(VERSION\n  3.20 # why\n)", "3.20", True),
+        (
+            "if(WIN32)\ncmake_minimum_required(VERSION 5)\nelse()\ncmake_minimum_required(VERSION 3.20)\nendif(WIN32)",
+            "3.20",
+            False,
+        ),
+        ("set(V 3.20)\ncmake_minimum_required(VERSION ${V})", "", False),
+        ("function(f)\ncmake_minimum_required(VERSION 9.0)\nendfunction()", "9.0", False),
+        ("#[[ nobody closes it\ncmake_minimum_required(VERSION 9.0)", "", False),
+    ],
+)
+def test_the_minimum_is_what_cmake_would_read(tmp_path: Path, text: str, minimum: str, certain: bool) -> None:
+    """Not comments, not strings, not what a variable stands for; parts of the project say nothing of the whole."""
+    files = {"CMakeLists.txt": text, "plugins/CMakeLists.txt": "cmake_minimum_required(VERSION 5.0)"}
+    found = examined(tmp_path, files).files
+    assert (found.cmake_minimum, found.cmake_minimum_certain) == (minimum, certain)
+
+
+@pytest.mark.parametrize(
+    ("text", "certain"),
+    [
+        ("add_subdirectory(3rdparty/cutlass)", True),
+        ('include_directories("${PROJECT_SOURCE_DIR}/3rdparty/cutlass/include")', True),
+        ("set(D ${CMAKE_SOURCE_DIR}/3rdparty/cutlass)\nadd_library(x x.cpp ${D}/y.cpp)", True),
+        ("target_include_directories(x PUBLIC $<BUILD_INTERFACE:${DIR}/3rdparty/cutlass/include>)", True),
+        ("if(NOT EXISTS ${DIR}/3rdparty/cutlass/x.h)\nmessage(FATAL_ERROR none)\nendif()", True),
+        ("if(A)\nelse()\nendif()\nadd_subdirectory(3rdparty/cutlass)", True),
+        ("IF(WITH_A)\nadd_subdirectory(3rdparty/cutlass)\nENDIF(WITH_A)", False),
+        ("if(A)\nelse()\nadd_subdirectory(3rdparty/cutlass)\nendif()", False),
+        ("if(EXISTS ${DIR}/3rdparty/cutlass/x)\nadd_subdirectory(3rdparty/cutlass)\nendif()", False),
+        ("if(NOT EXISTS ${DIR}/3rdparty/cutlass/x)\nset(A OFF)\nendif()", False),
+        ("function(f)\nadd_subdirectory(3rdparty/cutlass)\nendfunction()", False),
+        ("if(A)\nreturn()\nendif()\nadd_subdirectory(3rdparty/cutlass)", False),
+        ("set(D 3rdparty/cutlass CACHE PATH x)\ninclude_directories(${D}/include)", False),
+        ("set(D 3rdparty/cutlass/include)", False),
+        ("set(D 3rdparty/cutlass)\nif(A)\nset(D /opt/cutlass)\nendif()\ninclude_directories(${D}/x)", False),
+        ("include(3rdparty/cutlass/x.cmake OPTIONAL)", False),
+        ("target_include_directories(x PUBLIC $<$<BOOL:${A}>:${DIR}/3rdparty/cutlass/include>)", False),
+        ("include_directories(/opt/3rdparty/cutlass)", False),
+        ("add_subdirectory(other/3rdparty/cutlass)", False),
+        ("add_subdirectory(3rdparty/cutlass-2)", False),
+        ('message(STATUS "needs 3rdparty/cutlass/include")', False),
+        ("set(X 1) # add_subdirectory(3rdparty/cutlass)", False),
+        ("#[[\nadd_subdirectory(3rdparty/cutlass)\n]]", False),
+    ],
+)
+def test_what_cmake_reads_in_any_case_is_certain(tmp_path: Path, text: str, certain: bool) -> None:
+    """Outside of conditions, functions and comments, with variables that the file itself sets."""
+    found = cutlass(tmp_path, CMakeLists_txt=text)
+    assert found.certain is certain
+    # pip builds a project that has both, and may never read it.
+    assert not cutlass(tmp_path, setup_py="").certain
+
+
+@pytest.mark.parametrize(
+    ("text", "certain"),
+    [
+        ('include = "3rdparty/cutlass/include"', True),
+        ('x = os.path.join(here, "3rdparty", "cutlass", "include")', True),
+        ('x = here / "3rdparty" / "cutlass"', True),
+        ('x = here + "/3rdparty/cutlass"', True),
+        ('x = f"{here}/3rdparty/cutlass/include"', True),
+        ('def f():\n    return ["3rdparty/cutlass/a.cu"]\nsetup(ext_modules=f())', True),
+        ('if __name__ == "__main__":\n    setup(include_dirs=["3rdparty/cutlass"])', True),
+        ('def f():\n    return ["3rdparty/cutlass/a.cu"]\nif A:\n    setup(x=f())', False),
+        ('if A:\n    x = "3rdparty/cutlass"', False),
+        ('x = "3rdparty/cutlass" if A else ""', False),
+        ('x = A and "3rdparty/cutlass"', False),
+        ('try:\n    x = "3rdparty/cutlass"\nexcept OSError: pass', False),
+        ('while A:\n    x = "3rdparty/cutlass"', False),
+        ('for x in ["3rdparty/cutlass"]:\n    f(x)', False),
+        ('x = [y for y in ["3rdparty/cutlass"] if exists(y)]', False),
+        ('class C:\n    x = "3rdparty/cutlass"', False),
+        ('"""needs 3rdparty/cutlass/include"""', False),
+        ('packages = find_packages(exclude=["3rdparty/cutlass", "tests"])', False),
+        ('EXCLUDED = ["3rdparty/cutlass"]', False),
+        ('x = os.path.exists("3rdparty/cutlass")', False),
+        ('x = os.environ.get("CUTLASS", "3rdparty/cutlass")', False),
+        ('print("3rdparty/cutlass/x")', False),
+        ('run(["git", "submodule", "update", "3rdparty/cutlass"])', False),
+        ('def f():\n    if A:\n        return []\n    return ["3rdparty/cutlass/a.cu"]\nsetup(x=f())', False),
+        ('x = "/opt/3rdparty/cutlass"', False),
+        ('x = "3rdparty/cutlass"\nthis is no Python', False),
+        ('# x = "3rdparty/cutlass"', False),
+    ],
+)
+def test_what_setup_py_uses_in_any_case_is_certain(tmp_path: Path, text: str, certain: bool) -> None:
+    """Outside of conditions, loops and classes, and neither asked for nor left out nor told of."""
+    assert cutlass(tmp_path, setup_py=text).certain is certain
+
+
+@pytest.mark.parametrize(
+    ("files", "cuda", "certain"),
+    [
+        ({"CMakeLists.txt": "project(x LANGUAGES CXX CUDA)"}, "CMakeLists.txt", True),
+        ({"CMakeLists.txt": "project(x)\nenable_language(CUDA)"}, "CMakeLists.txt", True),
+        ({"CMakeLists.txt": "if(USE_CUDA)\nenable_language(CUDA)\nendif()"}, "CMakeLists.txt", False),
+        ({"CMakeLists.txt": "project(x CXX)", "k.cu": ""}, "", False),
+        ({"CMakeLists.txt": "project(CUDA CXX)"}, "CMakeLists.txt", False),
+        ({"CMakeLists.txt": "project(x CXX)", "lib/CMakeLists.txt": "project(y CUDA)"}, "lib/CMakeLists.txt", False),
+        ({"setup.py": "setup(ext_modules=[CUDAExtension('x', ['x.cu'])])"}, "setup.py", True),
+        ({"setup.py": "if A:\n    setup(ext_modules=[CUDAExtension('x', ['x.cu'])])"}, "setup.py", False),
+        ({"setup.py": "run([nvcc, 'x.cu'])", "csrc/x.cu": ""}, "setup.py", False),
+        ({"setup.py": "run([nvcc, 'x.cu'])"}, "", False),
+        ({"setup.py": "setup()", "csrc/x.cu": ""}, "", False),
+        ({"setup.py": "setup()", "tests/x.cu": ""}, "", False),
+    ],
+)
+def test_cuda_is_a_word_of_the_build_files(tmp_path: Path, files: dict[str, str], cuda: str, certain: bool) -> None:
+    """A kernel that lies there and that no build file speaks of is nobody's business."""
+    found = examined(tmp_path, files).files
+    assert (found.cuda, found.cuda_certain) == (cuda, certain)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"CMakeLists.txt": "set(CMAKE_CUDA_HOST_COMPILER /usr/bin/g++-12)"},
+        {"CMakeLists.txt": "set(CMAKE_CUDA_FLAGS -allow-unsupported-compiler)"},
+        {"setup.py": "flags = ['-ccbin', 'g++-12']"},
+        {"cmake/x.cmake": "set(ENV{CUDAHOSTCXX} g++-12)"},
+    ],
+)
+def test_a_project_that_chooses_its_host_compiler_is_known(tmp_path: Path, files: dict[str, str]) -> None:
+    """Then the one that nvcc takes by itself is nobody's business."""
+    assert examined(tmp_path, files).files.host_compiler == next(iter(files))
+    assert examined(tmp_path / "none", {"CMakeLists.txt": "project(x CUDA)"}).files.host_compiler == ""
 
 
 def test_what_a_build_uses(tmp_path: Path) -> None:
@@ -234,6 +386,24 @@ def test_odd_things_in_place_of_files_stop_nothing(tmp_path: Path) -> None:
     source = examined(tmp_path, {})
     assert source.files.read == 0
     assert sorted(os.path.basename(path) for path in source.unread) == ["pyproject.toml", "setup.py"]
+
+
+@pytest.mark.parametrize("name", ["setup.py", "pyproject.toml", "CMakeLists.txt", ".gitmodules", "x.cmake"])
+def test_pipes_and_sockets_are_not_opened(tmp_path: Path, name: str) -> None:
+    """To open a pipe waits for its other end; it is said to be unread, where it matters."""
+    os.mkfifo(tmp_path / name)
+    os.mkfifo(tmp_path / "other.cmake")
+    source = examine_source(tmp_path, {})
+    assert source.unread == (() if name == "x.cmake" else (str(tmp_path / name),))
+
+
+def test_many_submodules_in_long_files_take_one_pass(tmp_path: Path) -> None:
+    """Each file is gone through once, whatever the number of paths: those that stand behind the bound are not found."""
+    paths = {f"3rdparty/a/m{number}" for number in range(200)}
+    text = "".join(f"x/3rdparty , m{number} a m{number}\n" for number in range(200)) * 20
+    found = first_naming({"x.cmake": text, "y.cmake": "3rdparty/a/m7/"}, {path: [path] for path in paths})
+    assert found == {"3rdparty/a/m7": "y.cmake"}
+    assert first_naming({"x": text * 4, "y": "3rdparty/a/m7/"}, {path: [path] for path in paths}) == {}
 
 
 def test_a_missing_folder_gives_an_empty_answer(tmp_path: Path) -> None:
@@ -319,6 +489,24 @@ def test_a_copied_tree_is_seen_as_moved(tmp_path: Path) -> None:
     assert only(examined(tmp_path, {"build/CMakeCache.txt": copied})).moved_from == "/old/build"
     other = cache(Path("/old/source"), here=tmp_path / "build")
     assert only(examined(tmp_path, {"build/CMakeCache.txt": other})).moved_from == "/old/source"
+
+
+def test_a_folder_configured_for_other_sources_is_known(tmp_path: Path) -> None:
+    """Sources that are there, but not this project's; the same ones through a link are this project's."""
+    lists = {"CMakeLists.txt": "", "cm/CMakeLists.txt": ""}
+    (tmp_path / "link").symlink_to(tmp_path)
+    for home, other in (("cm", f"{tmp_path}/cm"), ("", ""), ("link", "")):
+        text = cache(tmp_path / home, here=tmp_path / "build")
+        assert only(examined(tmp_path, {**lists, "build/CMakeCache.txt": text})).other_source == other
+
+
+def test_a_cache_that_settles_host_compiler_or_policies_is_known(tmp_path: Path) -> None:
+    """From an earlier `cmake -D`."""
+    text = cache(tmp_path, CUDA_HOST_COMPILER="/usr/bin/g++-12", POLICY_VERSION_MINIMUM="3.5")
+    found = only(examined(tmp_path, {"build/CMakeCache.txt": text}))
+    assert (found.host_compiler, found.policy_minimum) == ("/usr/bin/g++-12", "3.5")
+    text = cache(tmp_path, CUDA_FLAGS="-O3 -allow-unsupported-compiler")
+    assert "allow" in only(examined(tmp_path, {"build/CMakeCache.txt": text})).host_compiler
 
 
 def test_gates_of_ours_are_known_there_or_gone(tmp_path: Path) -> None:

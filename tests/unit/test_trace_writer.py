@@ -49,6 +49,16 @@ def test_each_record_is_one_line_of_json_as_soon_as_it_is_written(tmp_path: Path
     assert all(line.endswith(b"\n") for line in lines)
 
 
+def test_names_that_are_no_utf_8_are_written_as_escapes(tmp_path: Path) -> None:
+    """Also where they are one of many, as in a command."""
+    writer = TraceWriter(tmp_path / "t.jsonl")
+    writer.write(msgspec.structs.replace(header(), command=("ninja", "\udcff"), cwd="/p/\udcff"))
+    writer.close()
+    (first,) = TraceReader(tmp_path / "t.jsonl")
+    assert isinstance(first, Header)
+    assert (first.command, first.cwd) == (["ninja", "\\udcff"], "/p/\\udcff")
+
+
 def test_the_file_is_appended_to_by_the_kernel(tmp_path: Path) -> None:
     """O_APPEND: two writers of one file never write over each other."""
     writer = TraceWriter(tmp_path / "t.jsonl")

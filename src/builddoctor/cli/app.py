@@ -11,7 +11,7 @@ import typer
 import builddoctor
 from builddoctor.cli import build, doctor, machine, run, trace
 from builddoctor.cli.output import print_error, print_notes
-from builddoctor.errors import BuildDoctorError, UsageError
+from builddoctor.errors import BuildDoctorError, MemoryBudgetError, UsageError
 
 # Typer re-exports BadParameter alone, and carries a click of its own from 0.17 on: this is its base in both.
 _ParsingError = typer.BadParameter.__mro__[1]
@@ -57,6 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BuildDoctorError as error:
         print_error(error)
         return error.exit_code
+    except MemoryError:
+        print_error(MemoryBudgetError("there is not even memory for builddoctor itself", hint="ulimit -v unlimited"))
+        return MemoryBudgetError.exit_code
     except BrokenPipeError:
         # Whoever read our output has gone; there is nobody to tell.
         sys.stderr.close()

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 
 from builddoctor.cli import options
-from builddoctor.cli.output import print_data, print_notes
+from builddoctor.cli.output import json_text, print_data, print_notes
 from builddoctor.doctor.examine import Question, examine
-from builddoctor.doctor.subject import Subject, find_subject
+from builddoctor.doctor.subject import Subject, current_folder, find_subject
+from builddoctor.errors import UsageError
 from builddoctor.model.check import Report, Status
 from builddoctor.projects.archs import parse_archs
 from builddoctor.render.checks import check_lines, styled, verdict_line
@@ -24,7 +24,7 @@ from builddoctor.supervise import fixing
 from builddoctor.supervise.folders import cache_folder, traces_folder
 from builddoctor.supervise.past import last_peak_mib
 from builddoctor.supervise.prepare import site_folders
-from builddoctor.units import parse_size_mib
+from builddoctor.units import one_line, parse_size_mib
 
 EXIT_CODES = {Status.OK: 0, Status.WARNING: 1, Status.PROBLEM: 2}
 """By the worst finding."""
@@ -32,11 +32,11 @@ EXIT_CODES = {Status.OK: 0, Status.WARNING: 1, Status.PROBLEM: 2}
 
 def doctor(
     project: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="[PROJECT|PATH]", show_default=False, help="A project by name, or a folder; default: this folder."
         ),
-    ] = "",
+    ] = None,
     arch: options.Archs = "",
     memory: options.Memory = "",
     toolkit: options.ToolkitOption = "",
@@ -51,7 +51,9 @@ def doctor(
     Exit code 0 when all is well, 1 when the worst finding is a warning, 2 when it is a problem.
     """
     env = os.environ
-    subject = find_subject(project, Path.cwd(), parse_archs(arch) if arch else ())
+    if yes and not fix:
+        raise UsageError("--yes is the answer to --fix's question", hint="builddoctor doctor --fix --yes")
+    subject = find_subject(project, current_folder(), parse_archs(arch) if arch else ())
     root = SystemRoot()
     question = Question(
         subject=subject,
@@ -64,7 +66,7 @@ def doctor(
     )
     report = examine(root, env, question)
     if json:
-        print_data(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+        print_data(json_text(report, pretty=True))
     else:
         _page(subject, report)
     if fix and _fix(report, subject, root, yes=yes):
@@ -76,7 +78,7 @@ def doctor(
 
 def _page(subject: Subject, report: Report) -> None:
     about = " · ".join(part for part in (subject.title, *report.archs) if part)
-    lines = [f"builddoctor doctor{'  ' + about if about else ''}", ""]
+    lines = [f"builddoctor doctor{'  ' + one_line(about) if about else ''}", ""]
     lines += check_lines(report.checks, width=shutil.get_terminal_size((100, 24)).columns)
     lines += ["", verdict_line(report.checks)]
     # Colour on a terminal only, and none with NO_COLOR; a hint is never wrapped.
@@ -87,7 +89,7 @@ def _page(subject: Subject, report: Report) -> None:
 
 def _fix(report: Report, subject: Subject, root: SystemRoot, *, yes: bool) -> bool:
     """Preview on stderr; then, after a yes, one after the other. True when something was done."""
-    fixes = fixing.plan(report.checks, os.environ, root, project=subject.folder or Path.cwd())
+    fixes = fixing.plan(report.checks, os.environ, root, project=subject.folder or current_folder() or Path("/"))
     if not fixes:
         print_notes(["builddoctor: nothing here can be put right without harm"])
         return False

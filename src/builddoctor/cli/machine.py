@@ -10,16 +10,16 @@ from typing import Annotated
 import msgspec
 import typer
 
-from builddoctor.cli.output import print_data, print_notes
+from builddoctor.cli.output import json_text, print_data, print_notes
 from builddoctor.errors import FolderNotWritableError
 from builddoctor.machines.catalogue import PROFILES
 from builddoctor.machines.files import load_machine
 from builddoctor.machines.profile import nominal
 from builddoctor.model.machine import Machine
-from builddoctor.render.board import one_line
 from builddoctor.render.machines import machine_page, profile_page, profile_rows
 from builddoctor.sensors.machine import probe_machine
 from builddoctor.sensors.root import SystemRoot
+from builddoctor.units import one_line
 
 app = typer.Typer(no_args_is_help=True, help="Machines to plan for, and this one.", rich_markup_mode=None)
 
@@ -33,7 +33,7 @@ def list_machines(json: JsonOption = False) -> None:
     What is left for builds is the memory less 7.5 % for the system, less what stays free.
     """
     found = [nominal(each) for each in PROFILES]
-    print_data(msgspec.json.encode(found).decode() if json else "\n".join(profile_rows(found)))
+    print_data(json_text(found) if json else "\n".join(profile_rows(found)))
 
 
 @app.command("show")
@@ -83,7 +83,7 @@ def _here() -> list[tuple[str, Path]]:
 
 
 def _pretty(found: msgspec.Struct) -> str:
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+    return json_text(found, pretty=True)
 
 
 def _write(path: Path, text: str) -> None:

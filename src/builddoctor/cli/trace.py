@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
-from builddoctor.cli.output import print_data, print_notes
+from builddoctor.cli.output import json_text, print_data, print_notes
 from builddoctor.errors import TraceError
 from builddoctor.render.tables import trace_rows, unit_rows
 from builddoctor.supervise.folders import traces_folder
@@ -32,7 +31,7 @@ def list_traces(json: JsonOption = False) -> None:
         except TraceError as error:
             print_notes([f"builddoctor: {error}"])
     if json:
-        print_data(msgspec.json.encode(found).decode())
+        print_data(json_text(found))
     else:
         print_data("\n".join(trace_rows(found)))
 
@@ -48,7 +47,7 @@ def units(
     if reader.skipped:
         print_notes([f"builddoctor: {reader.skipped} unreadable lines passed over; the trace was cut off or torn"])
     if json:
-        print_data(msgspec.json.encode(told.units).decode())
+        print_data(json_text(told.units))
     else:
         print_data("\n".join(unit_rows(told)))
 

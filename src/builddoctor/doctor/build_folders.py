@@ -40,20 +40,38 @@ def build_folder_checks(
 
 
 def _broken(folder: BuildFolder, source: Source) -> Check | None:
-    """CMake refuses to configure this folder."""
+    """CMake refuses to configure this folder, or may do so."""
     shown = _shown(folder, source)
-    gone = ", ".join(folder.gone)
-    if any(program in folder.overlays for program in folder.gone):
+    # CMake does not look for compilers of languages that the project does not have, nor for launchers.
+    used = [program for program in folder.gone if program in (folder.cxx_compiler, folder.make_program)]
+    perhaps = [program for program in folder.gone if program not in used]
+    if any(program in folder.overlays for program in used):
+        gone = ", ".join(used)
         name, text = "build-folder-overlay", f"{shown} still calls {gone}, a gate of builddoctor's that was deleted"
-    elif folder.gone:
+    elif used:
+        gone = ", ".join(used)
         name, text = "build-folder-programs", f"{shown} was configured with {gone}, which is gone; CMake keeps to it"
     elif folder.moved_from:
         name, text = "build-folder-moved", f"{shown} was configured as {folder.moved_from}; CMake refuses it here"
+    elif _is_own(folder, source) and folder.other_source:
+        text = f"{shown} was configured for the sources in {folder.other_source}; CMake refuses it for these"
+        name = "build-folder-source"
+    elif perhaps:
+        gone = ", ".join(perhaps)
+        if any(program in folder.overlays for program in perhaps):
+            name, text = "build-folder-overlay", f"{shown} names {gone}, a gate of builddoctor's that was deleted"
+        else:
+            name, text = "build-folder-programs", f"{shown} names {gone}, which is gone: what uses it fails"
+        return Check(name=name, topic=TOPIC, status=Status.WARNING, text=text, hint=_afresh(folder))
     else:
         return None
-    # `builddoctor build` of a CMake project takes this very folder.
-    stops = source.cmake and not source.python and folder.path == f"{source.folder}/build"
+    stops = _is_own(folder, source) and not source.python
     return Check(name=name, topic=TOPIC, status=Status.PROBLEM, text=text, hint=_afresh(folder), stops_build=stops)
+
+
+def _is_own(folder: BuildFolder, source: Source) -> bool:
+    """`builddoctor build` of a CMake project takes this very folder."""
+    return source.cmake and folder.path == f"{source.folder.rstrip('/')}/build"
 
 
 def _archs(folder: BuildFolder, source: Source, archs: tuple[Arch, ...]) -> Check | None:

@@ -1,7 +1,8 @@
 """Checks of the programs that a build runs: cmake and ninja; with ``doctor.python`` and ``doctor.variables``, the rest.
 
 Pure. Covers: is there one that runs, is it new enough for the project, and which of several is taken.
-Does *not* cover: compilers, and what earlier builds left (``doctor.build_folders``).
+Does *not* cover: compilers, and what earlier builds left: only there two ninjas undo each other's work
+(``doctor.build_folders``).
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Mapping
 from builddoctor.doctor.python import python_checks
 from builddoctor.doctor.torch import torch_checks
 from builddoctor.doctor.variables import variable_checks
-from builddoctor.doctor.versions import first_cmake, first_ninja, log_version, numbers, short, torch_ninja
-from builddoctor.model.build_tools import BuildTools, Program
+from builddoctor.doctor.versions import first_cmake, first_ninja, numbers, short, torch_ninja
+from builddoctor.model.build_tools import BuildTools
 from builddoctor.model.check import Check, Status
 from builddoctor.model.known_project import KnownProject
-from builddoctor.model.source import Source
+from builddoctor.model.source import BuildFiles, Source
 from builddoctor.model.toolkit import Toolkit
 from builddoctor.projects.archs import Arch
 
@@ -50,38 +51,43 @@ def build_tool_checks(
 
 
 def _cmake(tools: BuildTools, source: Source | None, known: KnownProject | None, env: Mapping[str, str]) -> list[Check]:
-    def check(name: str, status: Status, text: str, hint: str = "") -> list[Check]:
-        return [
-            Check(
-                name=name,
-                topic="cmake",
-                status=status,
-                text=text,
-                hint=hint,
-                # A Python project may bring a cmake of its own; of a CMake project there is nothing else to build.
-                stops_build=status is Status.PROBLEM and source is not None and source.cmake and not source.python,
-            )
-        ]
+    # A Python project may bring a cmake of its own; of a CMake project there is nothing else to build.
+    needed = source is not None and source.cmake and not source.python
+
+    def check(name: str, status: Status, text: str, hint: str = "", *, stops: bool = True) -> list[Check]:
+        stops_build = stops and needed and status is Status.PROBLEM
+        return [Check(name=name, topic="cmake", status=status, text=text, hint=hint, stops_build=stops_build)]
 
     used = first_cmake(tools, package_first=_package_first(source, known))
     if used is None:
         status = Status.WARNING if source is None else Status.PROBLEM
         return check("cmake", status, "no cmake on PATH", "pip install cmake")
+    if used.silent:
+        return check("cmake", Status.WARNING, f"{used.path} did not answer: {used.problem}")
     if used.problem:
         return check("cmake", Status.PROBLEM, f"{used.path} does not run: {used.problem}", "pip install cmake")
-    version, minimum = numbers(used.version), source.files.cmake_minimum if source is not None else ""
+    files = source.files if source is not None else BuildFiles()
+    version, minimum, certain = numbers(used.version), files.cmake_minimum, files.cmake_minimum_certain
     lowest, _, highest = minimum.partition("...")
     if version < numbers(lowest):
         text = f"{used.path} is {short(used.version)}, and the project asks for {lowest}"
-        return check("cmake-version", Status.PROBLEM, text, f"pip install {shlex.quote(f'cmake>={lowest}')}")
+        hint = f"pip install {shlex.quote(f'cmake>={lowest}')}"
+        return check("cmake-version", Status.PROBLEM, text, hint, stops=certain)
     too_old = lowest and numbers(highest or lowest) < OLDEST_POLICY
-    if version >= (4,) and too_old and not env.get("CMAKE_POLICY_VERSION_MINIMUM"):
+    if version >= (4,) and too_old and not _policy_set(source, env):
         text = (
             f"cmake {short(used.version)} takes no project that asks for less than 3.5, and this one asks for {minimum}"
         )
-        return check("cmake-policy", Status.PROBLEM, text, "export CMAKE_POLICY_VERSION_MINIMUM=3.5")
+        status = Status.PROBLEM if certain or not needed else Status.WARNING
+        return check("cmake-policy", status, text, "export CMAKE_POLICY_VERSION_MINIMUM=3.5", stops=certain)
     wanted = f", {lowest} is enough" if lowest else ""
     return check("cmake", Status.OK, f"{short(used.version)} ({used.path}){wanted}")
+
+
+def _policy_set(source: Source | None, env: Mapping[str, str]) -> bool:
+    """By the environment, or kept in a build folder from an earlier ``cmake -D``."""
+    folders = source.build_folders if source is not None else ()
+    return bool(env.get("CMAKE_POLICY_VERSION_MINIMUM")) or any(folder.policy_minimum for folder in folders)
 
 
 def _ninja(tools: BuildTools, source: Source | None, known: KnownProject | None) -> list[Check]:
@@ -95,28 +101,17 @@ def _ninja(tools: BuildTools, source: Source | None, known: KnownProject | None)
             "none on PATH: builddoctor lends its own to the builds it runs; by itself torch would compile file by file"
         )
         return check("ninja", Status.OK, text, "pip install ninja")
+    if used.silent:
+        return check("ninja", Status.WARNING, f"{used.path} did not answer: {used.problem}")
     if used.problem:
         text = f"{used.path} comes first and does not run ({used.problem}): torch goes without, one file at a time"
         return check("ninja", Status.WARNING, text, "pip install ninja")
-    other = _incompatible(used, tools)
-    if other is not None:
-        text = (
-            f"{short(used.version)} ({used.path}) is taken, and {short(other.version)} ({other.path}) is here too: "
-            "a folder that one has built is built again from the start by the other"
-        )
-        return check("ninja-several", Status.WARNING, text, "one for all: `which -a ninja` lists them")
     return check("ninja", Status.OK, f"{short(used.version)} ({used.path})")
 
 
 def _uses_ninja(source: Source) -> bool:
     files = source.files
     return files.uses_cmake or bool(files.uses_torch or source.build_folders) or not (source.python or source.cmake)
-
-
-def _incompatible(used: Program, tools: BuildTools) -> Program | None:
-    """A ninja that a build might run as well and that does not read the first one's log."""
-    mine = log_version(used.version)
-    return next((n for n in tools.ninjas if mine and log_version(n.version) not in (None, mine)), None)
 
 
 def _package_first(source: Source | None, known: KnownProject | None) -> bool:

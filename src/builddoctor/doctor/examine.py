@@ -7,8 +7,9 @@ Does *not* cover: single checks (the other modules here), putting things right (
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,8 @@ from builddoctor.doctor.subject import Subject
 from builddoctor.doctor.toolkit import toolkit_checks
 from builddoctor.doctor.weight import Weight, weigh
 from builddoctor.intercept.build_tools import examine_build_tools
-from builddoctor.intercept.toolchain import examine_toolchain
+from builddoctor.intercept.side_by_side import Patience, side_by_side
+from builddoctor.intercept.toolchain import PATIENCE_S, examine_toolchain
 from builddoctor.model.build_tools import BuildTools
 from builddoctor.model.check import Check, Report, Status
 from builddoctor.model.machine import Machine
@@ -69,7 +71,7 @@ def examine(root: SystemRoot, env: Mapping[str, str], question: Question) -> Rep
     """All checks. Takes about as long as the slowest program asked: well under two seconds."""
     read = _read(root, env, question)
     subject, machine = question.subject, read.machine
-    checks = memory_checks(machine, _weight(question))
+    checks = memory_checks(machine, _weight(question), archs=len(subject.archs))
     checks += neighbour_checks(
         read.neighbours, host=machine.host, headroom_mib=machine.headroom_mib, reserve_mib=machine.reserve_mib
     )
@@ -88,7 +90,7 @@ def examine_briefly(root: SystemRoot, env: Mapping[str, str], question: Question
     """
     read = _read(root, env, question)
     subject = question.subject
-    checks = memory_checks(read.machine, _weight(question)) + _disk(read, subject)
+    checks = memory_checks(read.machine, _weight(question), archs=len(subject.archs)) + _disk(read, subject)
     if read.toolchain.toolkit is not None:
         # Without one, the build itself knows better whether it needs it.
         checks += _toolchain(read, subject, env)
@@ -101,17 +103,21 @@ def examine_briefly(root: SystemRoot, env: Mapping[str, str], question: Question
 def _read(root: SystemRoot, env: Mapping[str, str], question: Question) -> _Read:
     """Programs are asked while files are read."""
     subject = question.subject
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    patience = Patience(PATIENCE_S)
+    with side_by_side(patience) as pool:
         toolchain = pool.submit(
-            examine_toolchain,
-            root,
-            env,
-            wanted=question.wanted_toolkit,
-            site_folders=question.site_folders,
-            known=question.known_toolkit,
+            partial(
+                examine_toolchain,
+                root,
+                env,
+                wanted=question.wanted_toolkit,
+                site_folders=question.site_folders,
+                known=question.known_toolkit,
+                patience=patience,
+            )
         )
         source = examine_source(subject.folder, env) if subject.folder is not None else None
-        tools = pool.submit(examine_build_tools, env, source)
+        tools = pool.submit(partial(examine_build_tools, env, source, patience=patience))
         folders = [(BUILD, _build_folder(source))] if source is not None else []
         folders += [(role, path) for role, path in ((CACHE, question.cache), (TRACES, question.traces)) if path]
         return _Read(
@@ -136,7 +142,7 @@ def _disk(read: _Read, subject: Subject) -> list[Check]:
         limit_mib=machine.limit_mib,
         open_units=window(machine.cores, machine.budget_mib),
         archs=max(1, len(subject.archs)),
-        needs_nvcc=read.toolchain.toolkit is not None,
+        needs_nvcc=read.toolchain.toolkit is not None or read.toolchain.trouble == "temporary",
     )
 
 
@@ -147,7 +153,8 @@ def _toolchain(read: _Read, subject: Subject, env: Mapping[str, str]) -> list[Ch
             read.toolchain,
             subject.archs,
             needed=known.needed_libraries if known is not None else (),
-            needs_nvcc=subject.folder is not None or known is not None or bool(subject.archs),
+            needs_nvcc=_has_cuda(read, subject),
+            compiles_cuda=_compiles_cuda(read, subject, env),
         ),
         *hazard_checks(
             read.toolchain,
@@ -157,6 +164,29 @@ def _toolchain(read: _Read, subject: Subject, env: Mapping[str, str]) -> list[Ch
             conda_prefix=env.get("CONDA_PREFIX", ""),
         ),
     ]
+
+
+def _has_cuda(read: _Read, subject: Subject) -> bool:
+    """CUDA code may be compiled: the project's own files say so, or it is known for it."""
+    known = subject.known
+    if read.source is None:
+        return known is not None or bool(subject.archs)
+    if known is not None and (known.always_cuda or known.needed_libraries):
+        return True
+    # A folder with nothing but a build.ninja has no other files to say so.
+    configured = any(folder.cuda_compiler for folder in read.source.build_folders)
+    return bool(read.source.files.cuda) or (configured and not read.source.python and not read.source.cmake)
+
+
+def _compiles_cuda(read: _Read, subject: Subject, env: Mapping[str, str]) -> bool:
+    """CUDA code is compiled for certain, and nobody chooses another host compiler for it, or has nvcc take any."""
+    if read.source is None:
+        return _has_cuda(read, subject)
+    always = read.source.files.cuda_certain or (subject.known is not None and subject.known.always_cuda)
+    chosen = read.source.files.host_compiler or any(folder.host_compiler for folder in read.source.build_folders)
+    flags = " ".join(env.get(name, "") for name in ("CUDAFLAGS", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS"))
+    elsewhere = env.get("CMAKE_TOOLCHAIN_FILE") or re.search(r"-ccbin|compiler-bindir|HOST_COMPILER|TOOLCHAIN", flags)
+    return always and not chosen and not elsewhere
 
 
 def _tools(read: _Read, subject: Subject, env: Mapping[str, str]) -> list[Check]:

@@ -15,7 +15,7 @@ from builddoctor.doctor.storage import TMPDIR_FIX
 from builddoctor.doctor.tmpdirs import best
 from builddoctor.model.check import Check
 from builddoctor.model.machine import Place
-from builddoctor.units import format_mib
+from builddoctor.units import escaped, format_mib
 
 SUBMODULES_FIX = "submodules"
 FETCH_SUBMODULES = ("git", "submodule", "update", "--init", "--recursive")
@@ -44,9 +44,9 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     def preview(self) -> str:
         """What it would do, and the command for it where there is one."""
         if self.obstacle:
-            return f"{self.name}: {self.what}: not possible, {self.obstacle}"
+            return escaped(f"{self.name}: {self.what}: not possible, {self.obstacle}")
         shown = f"    $ cd {shlex.quote(self.cwd)} && {shlex.join(self.command)}" if self.command else ""
-        return "\n".join(filter(None, (f"{self.name}: {self.what}", shown)))
+        return "\n".join(escaped(line) for line in (f"{self.name}: {self.what}", shown) if line)
 
 
 def tmpdir_candidates(env: Mapping[str, str], *, user: int, build_folder: str, cache: str) -> list[tuple[str, str]]:
@@ -66,7 +66,12 @@ def tmpdir_candidates(env: Mapping[str, str], *, user: int, build_folder: str, c
         # Last, since it is remembered for other projects' builds, too.
         ("build folder", build_folder, ".tmp"),
     ]
-    return [(role, f"{parent.rstrip('/')}/{leaf}") for role, parent, leaf in guesses if parent.startswith("/")]
+    return [
+        (role, f"{parent.rstrip('/')}/{leaf}")
+        for role, parent, leaf in guesses
+        # No UTF-8, a control character: not to be remembered, and no build takes it well.
+        if parent.startswith("/") and parent.isprintable()
+    ]
 
 
 def plan_fixes(
@@ -76,16 +81,17 @@ def plan_fixes(
     build_device: str = "",
     project: str = "",
     is_git: bool = True,
+    starts: Sequence[str] = (),
 ) -> list[Fix]:
     """The fixes that these checks ask for, each once, in the order of the checks; impossible ones say why.
 
     ``candidates``: ``tmpdir_candidates`` as they were found; ``project``: the folder of the sources; ``is_git``: it is
-    a git checkout.
+    a git checkout; ``starts``: settings of that checkout's own that make git start programs.
     """
     asked = dict.fromkeys(check.fix for check in checks if check.fix)
     plans = {
         TMPDIR_FIX: lambda: _move_tmpdir(candidates, build_device),
-        SUBMODULES_FIX: lambda: _fetch_submodules(project, is_git=is_git),
+        SUBMODULES_FIX: lambda: _fetch_submodules(project, is_git=is_git, starts=starts),
     }
     return [plans[name]() for name in asked if name in plans]
 
@@ -104,11 +110,16 @@ def _move_tmpdir(candidates: Sequence[Place], build_device: str) -> Fix:
     return Fix(name=TMPDIR_FIX, what=what, folder=place.path)
 
 
-def _fetch_submodules(project: str, *, is_git: bool) -> Fix:
+def _fetch_submodules(project: str, *, is_git: bool, starts: Sequence[str]) -> Fix:
     obstacle = "" if is_git else f"{project or 'the project'} is no git checkout"
+    if starts:
+        obstacle = (
+            f"the checkout's own git settings start programs ({', '.join(starts[:3])}); if you trust them: "
+            f"`cd {shlex.quote(project)} && {shlex.join(FETCH_SUBMODULES)}`"
+        )
     return Fix(
         name=SUBMODULES_FIX,
-        what="fetch the submodules that are missing",
+        what="fetch the submodules that are missing, without any hooks of the checkout's own",
         command=FETCH_SUBMODULES,
         cwd=project,
         obstacle=obstacle,

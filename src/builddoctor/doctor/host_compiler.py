@@ -9,13 +9,13 @@ import shlex
 from collections.abc import Iterator
 
 from builddoctor.doctor.arch_table import spelled, version_parts
+from builddoctor.intercept.toolkit import HOST_HINT
 from builddoctor.model.check import Check, Status
 from builddoctor.model.toolchain import HostCompilerChoice, HostLimits, Toolchain
 from builddoctor.model.toolkit import Toolkit
 from builddoctor.sensors.cuda_headers import CLASHES
 
 TOPIC = "host compiler"
-INSTALL_HINT = "install g++; in conda: conda install -y -c conda-forge gxx"
 _NAMES = {"gnu": "gcc", "clang": "clang"}
 _ERRORS = {"gnu": "unsupported GNU version", "clang": "unsupported clang version"}
 
@@ -26,14 +26,18 @@ def host_checks(toolchain: Toolchain, toolkit: Toolkit, *, stops: bool) -> Itera
     ``stops``: what cannot compile at all stops a build. Only when every compiler that some tool may hand to nvcc is
     refused, and nobody overrides the check: what a project's own flags say is not known here.
     """
-    if toolchain.host_problem:
+    if toolchain.host_problem and not toolchain.broken_variables:
+        text = f"nvcc finds no host compiler: {toolchain.host_problem}"
+        if toolchain.host_silent:
+            text = f"nvcc did not name its host compiler: {toolchain.host_problem}"
         yield Check(
             name="host-compiler",
             topic=TOPIC,
             status=Status.PROBLEM,
-            text=f"nvcc finds no host compiler: {toolchain.host_problem}",
-            hint=_other_compiler(toolchain) or INSTALL_HINT,
-            stops_build=stops,
+            text=text,
+            hint=_other_compiler(toolchain) or HOST_HINT,
+            # What does not answer now may just be slow.
+            stops_build=stops and not toolchain.host_silent,
         )
     refused = [host for host in toolchain.hosts if not accepted(host, toolchain.limits)]
     hopeless = len(refused) == len(toolchain.hosts) and not toolchain.unsupported_allowed_by
@@ -61,7 +65,8 @@ def _one(toolchain: Toolchain, toolkit: Toolkit, host: HostCompilerChoice, *, st
     where = host.driver if host.because == "PATH" else f"{host.driver}, from {host.because}"
     given = "" if host.taken_by in ("nvcc", "") else f"{host.taken_by} hands it {called} ({where})"
     if not called:
-        text = f"{where} is nvcc's host compiler and does not preprocess a C++ file"
+        what = "did not answer in time" if host.silent else "does not preprocess a C++ file"
+        text = f"{where} is nvcc's host compiler and {what}"
         return Check(name=name, topic=TOPIC, status=Status.WARNING, text=text)
     newest = toolchain.limits.gnu_newest if host.kind == "gnu" else toolchain.limits.clang_newest
     if accepted(host, toolchain.limits):

@@ -30,8 +30,8 @@ _WHO = {
 }
 
 
-def memory_checks(machine: Machine, weight: Weight) -> list[Check]:
-    """All of them, most important first."""
+def memory_checks(machine: Machine, weight: Weight, *, archs: int = 0) -> list[Check]:
+    """All of them, most important first. ``archs``: how many architectures were asked for."""
     return [
         _limit(machine),
         *_held(machine),
@@ -41,7 +41,7 @@ def memory_checks(machine: Machine, weight: Weight) -> list[Check]:
         *_set_aside(machine),
         *_process_caps(machine, weight),
         *_place(machine),
-        _cores(machine, weight),
+        _cores(machine, weight, archs),
     ]
 
 
@@ -187,7 +187,7 @@ def _place(machine: Machine) -> Iterator[Check]:
         yield _ok("memory-lxcfs", "/proc/meminfo is lxcfs's: the figures of this container, not of the machine")
 
 
-def _cores(machine: Machine, weight: Weight) -> Check:
+def _cores(machine: Machine, weight: Weight, archs: int) -> Check:
     at_once = int(machine.budget_mib // weight.heavy_mib)
     each = format_mib(machine.budget_mib / machine.cores)
     text = f"{machine.cores} by {machine.cores_source}, {each} each; "
@@ -199,8 +199,8 @@ def _cores(machine: Machine, weight: Weight) -> Check:
             name="cores-memory",
             topic="cores",
             status=Status.WARNING,
-            text=f"{text}{weight.what} takes {format_mib(weight.heavy_mib)} ({weight.source}): it may not fit at all",
-            hint="fewer --arch, or more memory",
+            text=f"{text}{weight.what} take {format_mib(weight.heavy_mib)} ({weight.source}): one may not fit at all",
+            hint="fewer --arch, or more memory" if archs > 1 else "a machine or container with more memory",
         )
     meaning = (
         f"memory allows about {at_once} of {weight.what} at once ({format_mib(weight.heavy_mib)}, {weight.source}); "

@@ -31,6 +31,9 @@ def python_checks(
     if python is None:
         status = Status.WARNING if source is None else Status.PROBLEM
         return [_check("python", status, "no python on PATH", "apt install python3 python3-pip", stops=True)]
+    if python.silent:
+        # It may just be slow: that stops no build.
+        return [_check("python", Status.WARNING, f"{python.path} did not answer: {python.problem}")]
     if python.problem:
         return [_check("python", Status.PROBLEM, f"{python.path} does not run: {python.problem}", stops=True)]
     checks = [] if source is None else _packages(python, source, known, tools)
@@ -52,7 +55,8 @@ def _packages(python: BuildPython, source: Source, known: KnownProject | None, t
         backend = "setuptools"
     if backend:
         wanted = [str(need) for need in missing] or [backend.replace("_", "-")]
-        text = f"the project is built by {backend}, which {python.path} does not have; pip fetches nothing here"
+        text = f"the project is built by {backend}, which {python.path} does not have; builddoctor "
+        text += "builds without isolation, so pip does not fetch it"
         return [_check("python-backend", Status.PROBLEM, text, f"{pip} {shlex.join(wanted)}", stops=True)]
     uses_setuptools = not source.files.backend or source.files.backend.startswith("setuptools")
     version = python.version_of("setuptools")

@@ -57,8 +57,9 @@ def source_checks(
 def _submodules(source: Source, known: KnownProject | None, tools: BuildTools) -> list[Check]:
     missing = [module for module in source.submodules if not module.present and _for_cuda(module)]
     listed = known.needed_submodules if known is not None else ()
-    needed = [module for module in missing if module.path in listed or (module.named_in and not listed)]
-    # A list that is older than the checkout must not stop it: named, and not on the list, is worth a word.
+    needed = [module for module in missing if module.path in listed or (module.certain and not listed)]
+    # A build file may name what only some builds use, an option's or a test's; and a list that is older than the
+    # checkout must not stop it: that is worth a word.
     doubtful = [module for module in missing if module.named_in and module not in needed]
     if needed:
         return [_needed(source, needed, known, tools)]

@@ -156,7 +156,14 @@ def _room(roles: str, place: Place, export: str) -> list[Check]:
     if free_mib is None:
         if not place.in_memory:
             text = f"how much is free for {roles} on {where} cannot be asked"
-            found.append(_warning("disk-space", text, hint=f"df -h {shlex.quote(place.path)}"))
+            there = place.mount if place.missing and place.mount else place.path
+            found.append(
+                _warning(
+                    "disk-space",
+                    text,
+                    hint=f"df -h {shlex.quote(there)}",
+                )
+            )
     else:
         status = _graded(free_mib, LEAST_FREE_MIB, ENOUGH_FREE_MIB)
         room = f"{format_mib(free_mib)} free for {roles} on {where}"

@@ -10,10 +10,9 @@ import shlex
 from collections.abc import Iterator
 
 from builddoctor.doctor.arch_table import Version, knows, span, spelled, version_parts
-from builddoctor.doctor.host_compiler import INSTALL_HINT as HOST_HINT
-from builddoctor.doctor.host_compiler import TOPIC as HOST_TOPIC
 from builddoctor.doctor.host_compiler import host_checks
 from builddoctor.doctor.libraries import library_checks
+from builddoctor.doctor.nvcc_start import broken_variables, no_toolkit, start_checks
 from builddoctor.model.check import Check, Status
 from builddoctor.model.toolchain import Toolchain
 from builddoctor.model.toolkit import Toolkit
@@ -22,8 +21,6 @@ from builddoctor.projects.archs import Arch
 TOPIC = "nvcc"
 PIP_FIRST: Version = (13, 0)
 """the first toolkit whose python packages hold an nvcc"""
-_NO_HOST = "preprocess host compiler properties"
-"""what nvcc says when it cannot call gcc"""
 
 
 def toolkit_checks(
@@ -32,38 +29,29 @@ def toolkit_checks(
     *,
     needed: tuple[str, ...] = (),
     needs_nvcc: bool = True,
+    compiles_cuda: bool | None = None,
 ) -> list[Check]:
     """Everything that can be said of nvcc, its host compiler and CUDA's libraries.
 
     ``archs``: what was asked for; none leaves them unjudged. ``needed``: the libraries that the project looks for
     (names of ``model.toolchain.LIBRARIES``); none when no project is known. ``needs_nvcc``: the project has CUDA code.
+    ``compiles_cuda``: it certainly compiles some, with the host compiler that nvcc takes by itself; as ``needs_nvcc``
+    when nobody says.
     """
     toolkit = toolchain.toolkit
     if toolkit is None:
-        return [_none(toolchain, needs_nvcc)]
+        return no_toolkit(toolchain, needs_nvcc=needs_nvcc)
+    certain = needs_nvcc if compiles_cuda is None else compiles_cuda
+    flags = [broken_variables(toolchain, stops=certain)] if toolchain.broken_variables else []
     return [
+        *flags,
         *_nvcc(toolchain, toolkit, archs, needs_nvcc),
+        *start_checks(toolchain),
         *_copies(toolchain, toolkit),
         *_links(toolchain, toolkit),
-        *host_checks(toolchain, toolkit, stops=needs_nvcc),
+        *host_checks(toolchain, toolkit, stops=certain),
         *library_checks(toolchain, toolkit, needed),
     ]
-
-
-def _none(toolchain: Toolchain, needs_nvcc: bool) -> Check:
-    text = toolchain.problem or "no CUDA compiler (nvcc) found on this machine"
-    status = Status.PROBLEM if needs_nvcc else Status.WARNING
-    if _NO_HOST in text:
-        text += " It found no host compiler"
-        return Check(
-            name="host-compiler", topic=HOST_TOPIC, status=status, text=text, hint=HOST_HINT, stops_build=needs_nvcc
-        )
-    if toolchain.wheels_without_nvcc:
-        text += f"; CUDA 12's python packages ({toolchain.wheels_without_nvcc}) have ptxas, but no nvcc and no cudafe++"
-    # Without a wish all of them were tried before.
-    others = toolchain.others if toolchain.wanted else ()
-    hint = f"--toolkit {shlex.quote(others[0].folder)}" if others else toolchain.hint
-    return Check(name="nvcc", topic=TOPIC, status=status, text=text, hint=hint, stops_build=needs_nvcc)
 
 
 def _nvcc(toolchain: Toolchain, toolkit: Toolkit, archs: tuple[Arch, ...], needs_nvcc: bool) -> Iterator[Check]:
@@ -129,7 +117,9 @@ def _toolkit_hint(toolchain: Toolchain, archs: tuple[Arch, ...]) -> str:
     """A toolkit that knows all of ``archs``: one that is here, else one to fetch, else what to leave out."""
     for place in toolchain.others:
         if place.version and all(knows(place.archs, place.version, arch) for arch in archs):
-            return f"--toolkit {shlex.quote(place.folder)}"
+            if toolchain.wanted:
+                return f"builddoctor doctor --toolkit {shlex.quote(place.folder)}    # and `build` likewise"
+            return f"export CUDACXX={shlex.quote(place.nvcc)}"
     spans = [(arch, known) for arch in archs if (known := span(arch)) is not None]
     since = max((known.since for _, known in spans), default=PIP_FIRST)
     before = min((known.before for _, known in spans if known.before is not None), default=None)

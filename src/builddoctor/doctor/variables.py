@@ -18,6 +18,7 @@ from builddoctor.projects.archs import Arch, arch_environment
 
 TOPIC = "environment"
 _ARCH_WORD = re.compile(r"\A(?:sm_)?(?P<major>\d{1,2}?)\.?(?P<minor>\d)(?P<suffix>[af]?)(?:\+PTX|-real|-virtual)?\Z")
+_COMPILER = re.compile(r"(?:\A|[/-])(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(?:-[\d.]+)?\Z")
 _LAUNCHERS = (
     "CMAKE_CUDA_COMPILER_LAUNCHER",
     "CMAKE_CXX_COMPILER_LAUNCHER",
@@ -66,7 +67,9 @@ def _cc(env: Mapping[str, str], *, torch: bool) -> list[Check]:
     text = (
         f"CC={_shown(env['CC'])} has more than one word: torch hands it to nvcc as one, and nvcc finds no such compiler"
     )
-    compiler = next((word for word in words if "cache" not in word and not word.startswith("-")), words[-1])
+    named = [word for word in words if not word.startswith("-")]
+    known = [word for word in named if _COMPILER.search(word)]
+    compiler = next(iter(known or [word for word in named if "cache" not in word]), words[-1])
     return [_check("cc-words", Status.PROBLEM, text, f"export CC={shlex.quote(compiler)}")]
 
 

@@ -7,7 +7,6 @@ import torch takes seconds and a gigabyte. Does *not* cover: what that means (``
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,10 +15,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from builddoctor.intercept.captured import run_captured
+from builddoctor.intercept.side_by_side import Patience
 from builddoctor.model.build_tools import BuildPython, Package, Torch
+from builddoctor.sensors.search_path import first_program
 from builddoctor.sensors.source_files import exists, text_of
 
-PROBE_TIMEOUT_S = 10.0
+PROBE_TIMEOUT_S = 5.0
 ALWAYS_ASKED = ("pip", "setuptools", "wheel", "ninja", "cmake", "pybind11", "torch")
 
 _PROGRAM = """
@@ -64,11 +65,11 @@ class _Answer(msgspec.Struct):
 
 def build_python_path(env: Mapping[str, str]) -> str:
     """The python that ``projects.detect`` builds with; empty when there is none."""
-    return shutil.which("python", path=env.get("PATH")) or shutil.which("python3", path=env.get("PATH")) or ""
+    return first_program("python", env) or first_program("python3", env)
 
 
 def examine_python(
-    env: Mapping[str, str], *, requires: Sequence[str], backend: str
+    env: Mapping[str, str], *, requires: Sequence[str], backend: str, patience: Patience | None = None
 ) -> tuple[BuildPython | None, tuple[str, ...]]:
     """The python that builds, and folders in which its packages keep programs. Never raises."""
     path = build_python_path(env)
@@ -77,14 +78,15 @@ def examine_python(
     module = backend.partition(":")[0].partition(".")[0]
     names = list(dict.fromkeys([*ALWAYS_ASKED, *requirement_names(requires)]))
     # In "/": with -c, python looks for modules in the current folder first, and the project's may be called torch.
-    said = run_captured([path, "-c", _PROGRAM, module, *names], env=env, cwd="/", timeout_s=PROBE_TIMEOUT_S)
+    argv = [path, "-c", _PROGRAM, module, *names]
+    said = run_captured(argv, env=env, cwd="/", timeout_s=PROBE_TIMEOUT_S, patience=patience)
     parts = said.output.split("\x1e")
     try:
         answer = msgspec.json.decode(parts[1] if said.status == 0 and len(parts) == 3 else "", type=_Answer)
     except msgspec.MsgspecError:
         lines = said.output.strip().splitlines()
         problem = said.problem or (lines[-1][:200] if lines else f"it ended with status {said.status}")
-        return BuildPython(path=path, problem=problem), ()
+        return BuildPython(path=path, problem=problem, silent=said.silent), ()
     found = BuildPython(
         path=path,
         version=answer.version,

@@ -1,6 +1,7 @@
 """Ask the programs that a build will run what they are: cmake, ninja, and the python that builds.
 
-Covers: every cmake and ninja on PATH and in python's packages, each asked for its version, all at once.
+Covers: every cmake and ninja on PATH and in python's packages, each asked for its version, all at once; the ninjas that
+build folders name, which are not run for that: a CMakeCache.txt may have come with an archive, and its ninja too.
 Does *not* cover: python and torch (``intercept.build_python``), what versions mean (``doctor.build_tools``).
 """
 
@@ -8,18 +9,21 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from builddoctor.intercept.build_python import examine_python
 from builddoctor.intercept.captured import run_captured
+from builddoctor.intercept.side_by_side import Patience, side_by_side
 from builddoctor.model.build_tools import BuildTools, Origin, Program
 from builddoctor.model.source import BuildFiles, Source
+from builddoctor.sensors.search_path import programs
 from builddoctor.sensors.toolkits import is_overlay
 
 PROBE_TIMEOUT_S = 5.0
+PATIENCE_S = 8.0
+"""for all programs together"""
 MOST_PROGRAMS = 8
 """of one kind"""
 
@@ -29,28 +33,34 @@ NINJA_NAMES = ("ninja-build", "ninja", "samu")
 _VERSION = re.compile(r"^(?:cmake version )?(?P<version>\d+(?:\.\d+)+\S*)", re.MULTILINE)
 
 
-def examine_build_tools(env: Mapping[str, str], source: Source | None = None) -> BuildTools:
+def examine_build_tools(
+    env: Mapping[str, str], source: Source | None = None, *, patience: Patience | None = None
+) -> BuildTools:
     """What a build with this environment would find. Never raises; a program that does not answer says so.
 
-    ``source``: the project, whose requirements and whose configured ninjas are asked about too.
+    ``source``: the project, whose requirements are asked about too, and whose configured ninjas are named.
     """
     files = source.files if source is not None else BuildFiles()
     # cmake and ninja from pip are Python programs: an examination leaves no __pycache__ behind.
     env = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        python = pool.submit(examine_python, env, requires=files.requires, backend=files.backend)
-        cmakes = [pool.submit(_ask, name, path, env, "path") for name, path in _on_path(CMAKE_NAMES, env)]
-        ninjas = [pool.submit(_ask, name, path, env, "path") for name, path in _on_path(NINJA_NAMES, env)]
-        others = [pool.submit(_ask, os.path.basename(path), path, env, "folder") for path in _configured(source)]
+    patience = patience or Patience(PATIENCE_S)
+    ask = partial(_ask, env=env, patience=patience)
+    with side_by_side(patience) as pool:
+        python = pool.submit(
+            partial(examine_python, env, requires=files.requires, backend=files.backend, patience=patience)
+        )
+        cmakes = [pool.submit(partial(ask, name, path, origin="path")) for name, path in _on_path(CMAKE_NAMES, env)]
+        ninjas = [pool.submit(partial(ask, name, path, origin="path")) for name, path in _on_path(NINJA_NAMES, env)]
         found, bins = python.result()
         if found is not None and found.version_of("cmake"):
-            cmakes += [pool.submit(_ask, "cmake", path, env, "package") for path in _programs(bins, "cmake")]
+            cmakes += [pool.submit(partial(ask, "cmake", path, origin="package")) for path in _programs(bins, "cmake")]
         if found is not None and found.version_of("ninja"):
-            ninjas += [pool.submit(_ask, "ninja", path, env, "package") for path in _programs(bins, "ninja")]
+            ninjas += [pool.submit(partial(ask, "ninja", path, origin="package")) for path in _programs(bins, "ninja")]
+        known = _once(job.result() for job in ninjas)
         return BuildTools(
             cmakes=_once(job.result() for job in cmakes),
-            ninjas=_once(job.result() for job in ninjas),
-            configured_ninjas=tuple(job.result() for job in others),
+            ninjas=known,
+            configured_ninjas=tuple(_configured(source, known)),
             make=_which("make", env),
             git=_which("git", env),
             ccache=_which("ccache", env),
@@ -59,14 +69,14 @@ def examine_build_tools(env: Mapping[str, str], source: Source | None = None) ->
         )
 
 
-def _ask(name: str, path: str, env: Mapping[str, str], origin: Origin) -> Program:
-    said = run_captured([path, "--version"], env=env, cwd="/", timeout_s=PROBE_TIMEOUT_S)
+def _ask(name: str, path: str, *, env: Mapping[str, str], origin: Origin, patience: Patience) -> Program:
+    said = run_captured([path, "--version"], env=env, cwd="/", timeout_s=PROBE_TIMEOUT_S, patience=patience)
     match = _VERSION.search(said.output) if said.status == 0 else None
     if match is not None:
         return Program(name=name, path=path, version=match["version"], origin=origin)
     lines = said.output.strip().splitlines()
     problem = said.problem or (lines[0][:200] if lines else f"`--version` ended with status {said.status}")
-    return Program(name=name, path=path, problem=problem, origin=origin)
+    return Program(name=name, path=path, problem=problem, silent=said.silent, origin=origin)
 
 
 def _on_path(names: Sequence[str], env: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -74,9 +84,8 @@ def _on_path(names: Sequence[str], env: Mapping[str, str]) -> list[tuple[str, st
     found: list[tuple[str, str]] = []
     real: set[str] = set()
     for name in names:
-        for folder in _path_folders(env):
-            path = shutil.which(name, path=folder)
-            if path is None or is_overlay(Path(path)) or os.path.realpath(path) in real:
+        for path in programs(name, env):
+            if is_overlay(Path(path)) or os.path.realpath(path) in real:
                 continue
             real.add(os.path.realpath(path))
             found.append((name, path))
@@ -87,22 +96,23 @@ def _programs(bins: Iterable[str], name: str) -> list[str]:
     return [path for folder in bins if os.access(path := f"{folder}/{name}", os.X_OK) and os.path.isfile(path)][:2]
 
 
-def _configured(source: Source | None) -> list[str]:
-    """The ninjas that build folders were configured with.
+def _configured(source: Source | None, known: Sequence[Program]) -> Iterator[Program]:
+    """The ninjas that build folders were configured with: with a version where it is one of the ``known`` ones.
 
-    Only programs called ninja that lie outside of the project: a cache file that came with a source tree must not make
-    an examination run what came with it.
+    Any other is named and not run.
     """
-    if source is None:
-        return []
-    inside = os.path.realpath(source.checkout or source.folder).rstrip("/") + "/"
-    found: list[str] = []
-    for path in dict.fromkeys(folder.make_program for folder in source.build_folders):
-        if os.path.basename(path) not in NINJA_NAMES or not os.path.isabs(path) or not os.access(path, os.X_OK):
+    versions = {os.path.realpath(ninja.path): ninja for ninja in known}
+    paths = dict.fromkeys(folder.make_program for folder in source.build_folders) if source is not None else ()
+    for path in paths:
+        # A gate of ours stands for whatever is first on PATH; a name that holds a null byte is no file's.
+        if os.path.basename(path) not in NINJA_NAMES or not os.path.isabs(path) or "\0" in path:
             continue
-        if not os.path.realpath(path).startswith(inside) and not is_overlay(Path(path)):
-            found.append(path)
-    return found[:MOST_PROGRAMS]
+        if os.access(path, os.X_OK) and not is_overlay(Path(path)):
+            same = versions.get(os.path.realpath(path))
+            name, version, problem = os.path.basename(path), "", ""
+            if same is not None:
+                version, problem = same.version, same.problem
+            yield Program(name=name, path=path, version=version, problem=problem, origin="folder")
 
 
 def _once(programs: Iterable[Program]) -> tuple[Program, ...]:
@@ -114,12 +124,4 @@ def _once(programs: Iterable[Program]) -> tuple[Program, ...]:
 
 
 def _which(name: str, env: Mapping[str, str]) -> str:
-    for folder in _path_folders(env):
-        path = shutil.which(name, path=folder)
-        if path is not None and not is_overlay(Path(path)):
-            return path
-    return ""
-
-
-def _path_folders(env: Mapping[str, str]) -> list[str]:
-    return [folder for folder in (env.get("PATH") or os.defpath).split(":") if folder.startswith("/")]
+    return next((path for path in programs(name, env) if not is_overlay(Path(path))), "")

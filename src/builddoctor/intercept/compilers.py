@@ -16,6 +16,7 @@ from pathlib import Path
 
 from builddoctor.intercept.captured import run_captured
 from builddoctor.model.toolkit import HostCompiler
+from builddoctor.sensors.search_path import path_folders
 
 PROGRAMS = ("cc1", "cc1plus", "lto1", "collect2")
 _GCC_NAME = re.compile(r"\A(?:[\w.]+-)*(?:gcc|g\+\+|cc|c\+\+)(?:-\d+(?:\.\d+)*)?\Z")
@@ -56,7 +57,7 @@ def uncaught_driver(env: Mapping[str, str], gates: Path) -> str:
 def clangs(env: Mapping[str, str]) -> list[tuple[str, str]]:
     """(name, path) of each clang driver on PATH, first of a name only."""
     found: dict[str, str] = {}
-    for folder in _path_folders(env):
+    for folder in path_folders(env):
         for name in _names(folder):
             if _CLANG_NAME.match(name):
                 found.setdefault(name, f"{folder}/{name}")
@@ -65,8 +66,10 @@ def clangs(env: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _ask(driver: str, env: Mapping[str, str]) -> HostCompiler | None:
     machine = run_captured([driver, "-dumpmachine"], env=env)
+    if machine.status != 0:
+        return None
     version = run_captured([driver, "-dumpversion"], env=env)
-    if machine.status != 0 or version.status != 0:
+    if version.status != 0:
         return None
     programs = []
     for name in PROGRAMS:
@@ -85,7 +88,7 @@ def _drivers(env: Mapping[str, str]) -> Iterator[str]:
         for word in _words(env.get(variable, "")):
             if "/" in word:
                 yield word if not os.path.isdir(word) else f"{word}/g++"
-    for folder in _path_folders(env):
+    for folder in path_folders(env):
         for name in sorted(_names(folder)):
             if _GCC_NAME.match(name):
                 yield f"{folder}/{name}"
@@ -96,10 +99,6 @@ def _words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:
         return []
-
-
-def _path_folders(env: Mapping[str, str]) -> list[str]:
-    return [folder for folder in (env.get("PATH") or os.defpath).split(":") if folder.startswith("/")]
 
 
 def _names(folder: str) -> list[str]:

@@ -24,6 +24,8 @@ _COMPILES = re.compile(r"\s(-c|-dc|-dw|-x cu)\s")
 _JOBS_FLAG = re.compile(r"-[a-zA-Z]*j")
 _MOST_READ_BYTES = 4 * 1024 * 1024
 PLAN_TIMEOUT_S = 20.0
+_MOST_PLAN_BYTES = 256 * 1024 * 1024
+"""A command line of 5 KB for each of 50 000 units."""
 
 
 class _Edge(msgspec.Struct):
@@ -58,7 +60,9 @@ def planned_units(ninja: str, argv: Sequence[str], cwd: str) -> int | None:
     where = _where(argv)
     if where is None:
         return None
-    listed = run_captured([ninja, *where, "-t", "compdb"], cwd=cwd or None, timeout_s=PLAN_TIMEOUT_S)
+    listed = run_captured(
+        [ninja, *where, "-t", "compdb"], cwd=cwd or None, timeout_s=PLAN_TIMEOUT_S, most_bytes=_MOST_PLAN_BYTES
+    )
     try:
         edges = msgspec.json.decode(listed.output[listed.output.find("[") :], type=list[_Edge])
     except msgspec.MsgspecError:

@@ -12,18 +12,21 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
-from builddoctor.intercept.captured import run_captured
+import msgspec
+
+from builddoctor.intercept.captured import Captured, run_captured
+from builddoctor.intercept.side_by_side import Patience
 from builddoctor.model.toolchain import HostCompilerChoice
 from builddoctor.model.toolkit import Toolkit
 from builddoctor.sensors.cuda_headers import predefined
 from builddoctor.sensors.nvcc_answers import parse_host_driver
 from builddoctor.sensors.nvcc_dryrun import parse_settings
+from builddoctor.sensors.search_path import first_program, path_folders
 
-PROBE_S = 10.0
+PROBE_S = 5.0
 MOST_SPARES = 12
 """a machine with forty compilers is not asked for all of them"""
 FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
@@ -33,16 +36,42 @@ _CCBIN = re.compile(r"(?:^|\s)(?:-ccbin|--compiler-bindir)(?:[=\s]|$)")
 Taker = Literal["nvcc", "CMake", "torch", ""]
 
 
-def nvcc_host(toolkit: Toolkit, env: Mapping[str, str]) -> HostCompilerChoice | str:
-    """The host compiler that this nvcc calls by itself; why there is none, as text, otherwise."""
-    dry = run_captured([toolkit.nvcc, "--dryrun", "-c", "builddoctor-probe.cu"], env=env, cwd="/", timeout_s=PROBE_S)
+class NoHost(msgspec.Struct, frozen=True, kw_only=True):
+    """Why nvcc names no host compiler."""
+
+    text: str
+    variables: tuple[str, ...] = ()
+    """those without which it does"""
+    silent: bool = False
+
+
+def nvcc_host(toolkit: Toolkit, env: Mapping[str, str], patience: Patience) -> HostCompilerChoice | NoHost:
+    """The host compiler that this nvcc calls by itself; why there is none, otherwise."""
+    dry = _dry_run(toolkit, env, patience)
     driver = parse_host_driver(dry.output)
     if not driver:
         said = [line for line in dry.output.strip().splitlines() if not line.startswith("#$")]
-        return dry.problem or "; ".join(said[:2]) or "nvcc names none"
+        text = dry.problem or "; ".join(said[:2]) or "nvcc names none"
+        variables = () if dry.silent else tuple(_to_blame(toolkit, env, patience))
+        return NoHost(text=text, variables=variables, silent=dry.silent)
     settings = parse_settings(dry.output)
-    path = ":".join(settings.search_path) if settings else env.get("PATH")
-    return ask(shutil.which(driver, path=path) or driver, env, because=_because(env), taken_by="nvcc")
+    found = first_program(driver, {"PATH": ":".join(settings.search_path)} if settings else env)
+    return ask(found or driver, env, patience, because=_because(env), taken_by="nvcc")
+
+
+def _to_blame(toolkit: Toolkit, env: Mapping[str, str], patience: Patience) -> list[str]:
+    """Of the variables that nvcc reads, those that have to go so that it answers; none when that does not help."""
+    present = [name for name in (*FLAG_VARIABLES, "NVCC_CCBIN") if env.get(name)]
+    for names in (*([name] for name in present), present):
+        without = {name: value for name, value in env.items() if name not in names}
+        if names and parse_host_driver(_dry_run(toolkit, without, patience).output):
+            return names
+    return []
+
+
+def _dry_run(toolkit: Toolkit, env: Mapping[str, str], patience: Patience) -> Captured:
+    argv = [toolkit.nvcc, "--dryrun", "-c", "builddoctor-probe.cu"]
+    return run_captured(argv, env=env, cwd="/", timeout_s=PROBE_S, patience=patience)
 
 
 def handed_over(env: Mapping[str, str]) -> list[tuple[str, str, Taker]]:
@@ -56,7 +85,7 @@ def handed_over(env: Mapping[str, str]) -> list[tuple[str, str, Taker]]:
     for variable, taken_by in named:
         words = _words(env.get(variable, ""))
         # `ccache gcc` cannot be a host compiler anyway.
-        path = shutil.which(words[0], path=env.get("PATH")) if len(words) == 1 else None
+        path = first_program(words[0], env) if len(words) == 1 else ""
         if path:
             found.append((path, variable, taken_by))
     return found
@@ -65,9 +94,9 @@ def handed_over(env: Mapping[str, str]) -> list[tuple[str, str, Taker]]:
 def spares(env: Mapping[str, str]) -> list[str]:
     """Further compilers on PATH that carry a number in their name, newest first, one for each program."""
     found: dict[str, str] = {}
-    for folder in (env.get("PATH") or os.defpath).split(":"):
+    for folder in path_folders(env):
         try:
-            names = os.listdir(folder) if folder.startswith("/") else []
+            names = os.listdir(folder)
         except OSError:
             continue
         for name in filter(_NUMBERED.match, names):
@@ -75,16 +104,25 @@ def spares(env: Mapping[str, str]) -> list[str]:
     return sorted(found.values(), key=lambda path: int(path.rpartition("-")[2]), reverse=True)[:MOST_SPARES]
 
 
-def ask(driver: str, env: Mapping[str, str], *, because: str, taken_by: Taker) -> HostCompilerChoice:
+def ask(
+    driver: str, env: Mapping[str, str], patience: Patience, *, because: str, taken_by: Taker
+) -> HostCompilerChoice:
     """What ``driver`` is to a compile. Kind and version are empty when it does not preprocess."""
     command = [driver, "-dM", "-E", "-x", "c++"]
-    asked = run_captured([*command, "-include", "features.h", os.devnull], env=env, cwd="/", timeout_s=PROBE_S)
-    if asked.status != 0:
+    full = [*command, "-include", "features.h", os.devnull]
+    asked = run_captured(full, env=env, cwd="/", timeout_s=PROBE_S, patience=patience)
+    if asked.status != 0 and not asked.silent:
         # Without the C library's headers it can still say what it is.
-        asked = run_captured([*command, os.devnull], env=env, cwd="/", timeout_s=PROBE_S)
+        asked = run_captured([*command, os.devnull], env=env, cwd="/", timeout_s=PROBE_S, patience=patience)
     said = predefined(asked.output if asked.status == 0 else "")
     return HostCompilerChoice(
-        driver=driver, because=because, taken_by=taken_by, kind=_kind(said.kind), version=said.version, glibc=said.glibc
+        driver=driver,
+        because=because,
+        taken_by=taken_by,
+        kind=_kind(said.kind),
+        version=said.version,
+        glibc=said.glibc,
+        silent=asked.silent,
     )
 
 

@@ -18,7 +18,7 @@ import hashlib
 import os
 import py_compile
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -28,6 +28,7 @@ from builddoctor.intercept import gate_program
 from builddoctor.intercept.captured import run_captured
 from builddoctor.intercept.gate_files import LIBRARY, Gate, interpreter, replace_link, replace_text, stamp, write_gate
 from builddoctor.intercept.nvcc_profile import default_profile, overlay_profile
+from builddoctor.intercept.toolkit import without_flags
 from builddoctor.model.toolkit import HostCompiler, Toolkit
 from builddoctor.sensors.nvcc_dryrun import parse_settings
 from builddoctor.sensors.toolkits import OVERLAY_MARK
@@ -50,7 +51,7 @@ class HostTools(msgspec.Struct, frozen=True, kw_only=True):
     clangs: tuple[tuple[str, str], ...]
 
 
-def toolkit_overlay(cache_folder: Path, toolkit: Toolkit) -> Path:
+def toolkit_overlay(cache_folder: Path, toolkit: Toolkit, env: Mapping[str, str]) -> Path:
     """The overlay of a toolkit, made or brought up to date.
 
     Raises FolderNotWritableError when the cache folder cannot be written, ToolkitBrokenError when nvcc does not work
@@ -60,7 +61,7 @@ def toolkit_overlay(cache_folder: Path, toolkit: Toolkit) -> Path:
     folder = cache_folder / "overlays" / f"cuda-{toolkit.version or 'unknown'}-{key}"
     gates = [Gate("bin/nvcc", "unit", toolkit.nvcc), Gate("nvvm/bin/cicc", "phase", toolkit.cicc)]
     gates += [Gate(f"bin/{name}", "phase", path) for name, path in toolkit.tools]
-    _ensure(folder, gates, toolkit)
+    _ensure(folder, gates, toolkit, env)
     return folder
 
 
@@ -76,11 +77,11 @@ def host_overlay(cache_folder: Path, tools: HostTools) -> Path:
             gates.append(Gate(f"gcc/{compiler.machine}/{compiler.version}/{name}", "phase", path))
     key = hashlib.sha256(msgspec.json.encode(gates)).hexdigest()[:8]
     folder = cache_folder / "overlays" / f"host-{key}"
-    _ensure(folder, gates, None)
+    _ensure(folder, gates, None, {})
     return folder
 
 
-def _ensure(folder: Path, gates: Sequence[Gate], toolkit: Toolkit | None) -> None:
+def _ensure(folder: Path, gates: Sequence[Gate], toolkit: Toolkit | None, env: Mapping[str, str]) -> None:
     digest = _digest(toolkit, gates)
     mark = folder / OVERLAY_MARK
     try:
@@ -90,7 +91,7 @@ def _ensure(folder: Path, gates: Sequence[Gate], toolkit: Toolkit | None) -> Non
                 return
             _fill(folder, toolkit, gates)
             if toolkit is not None:
-                _prove(folder, toolkit)
+                _prove(folder, toolkit, env)
             replace_text(mark, digest)
     except OSError as error:
         raise FolderNotWritableError(
@@ -166,11 +167,14 @@ def _real_profile(toolkit: Toolkit) -> str:
         return default_profile(toolkit)
 
 
-def _prove(folder: Path, toolkit: Toolkit) -> None:
+def _prove(folder: Path, toolkit: Toolkit, env: Mapping[str, str]) -> None:
     """nvcc in the overlay must have the real toolkit's flags and our tools: better known before a build than in it."""
     shown = f"{folder}/bin/nvcc"
-    answer = run_captured([shown, "--dryrun", "-c", "builddoctor-probe.cu"], executable=toolkit.nvcc, cwd="/")
-    seen = parse_settings(answer.output)
+    seen = None
+    # Flags of the user's must not be mistaken for the overlay's; without gcc on PATH the user's are needed.
+    for environment in (without_flags(env), env):
+        argv = [shown, "--dryrun", "-c", "builddoctor-probe.cu"]
+        seen = seen or parse_settings(run_captured(argv, executable=toolkit.nvcc, env=environment, cwd="/").output)
     if seen is None or (
         seen.include_flags != toolkit.include_flags
         or seen.library_flags != toolkit.library_flags

@@ -1,19 +1,27 @@
-"""Run a program that a user waits for, its output on our stderr as it comes: fixes, never builds.
+"""Run a program that a user waits for, its output on our stderr line by line as it comes: fixes, never builds.
 
-It gets no input and no terminal, so that it cannot ask; Ctrl-C ends it with us.
+It gets no input and no terminal, so that it cannot ask; Ctrl-C ends it with us. Of its output, credentials in addresses
+are masked and control characters shown as text: it repeats what a stranger wrote into a .gitmodules.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from builddoctor.trace.masking import mask_text
+from builddoctor.units import escaped
+
 END_GRACE_S = 5.0
+LOOK_EVERY_MS = 200
+"""whether it has ended, while something that it left behind still holds its output"""
+MOST_LINE_BYTES = 8 * 1024
 
 
 class Streamed(msgspec.Struct, frozen=True):
@@ -34,17 +42,65 @@ def run_streamed(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, outpu
                 env=env,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
-                stdout=output_fd,
-                stderr=output_fd,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                bufsize=0,
                 start_new_session=True,
             )
+        _pass_on(process, output_fd)
         return Streamed(process.wait())
     except (OSError, ValueError) as error:
+        if process is not None:
+            _end(process)
         return Streamed(None, str(getattr(error, "strerror", None) or error))
     except BaseException:
         if process is not None:
             _end(process)
         raise
+    finally:
+        if process is not None and process.stdout is not None:
+            process.stdout.close()
+
+
+def shown_line(line: bytes) -> str:
+    """One line of a program's output as it may be shown. Of one that is too long, the end is left out."""
+    text = line[:MOST_LINE_BYTES].decode(errors="replace")
+    if len(line) > MOST_LINE_BYTES:
+        # Without the word that was cut: half an address would not be known as one.
+        text = text.rpartition(" ")[0] + " …"
+    return escaped(mask_text(text.replace("\t", " ")))
+
+
+def _pass_on(process: subprocess.Popen[bytes], output_fd: int) -> None:
+    """Until it has ended, and all of its own output was shown."""
+    assert process.stdout is not None
+    fd = process.stdout.fileno()
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    unfinished = b""
+    while True:
+        if not poller.poll(LOOK_EVERY_MS):
+            if process.poll() is not None:
+                # An ssh that stays for later connections keeps the pipe.
+                break
+            continue
+        data = os.read(fd, 65536)
+        if not data:
+            break
+        *lines, unfinished = (unfinished + data.replace(b"\r", b"\n")).split(b"\n")
+        # The rest of a line without end is dropped as it comes.
+        unfinished = unfinished[: MOST_LINE_BYTES + 1]
+        _show(lines, output_fd)
+    _show([unfinished], output_fd)
+
+
+def _show(lines: Sequence[bytes], output_fd: int) -> None:
+    text = "".join(f"{shown_line(line)}\n" for line in lines if line)
+    left = text.encode()
+    with contextlib.suppress(OSError):
+        # Who read it may be gone; what runs has to end in order all the same.
+        while left:
+            left = left[os.write(output_fd, left) :]
 
 
 @contextlib.contextmanager

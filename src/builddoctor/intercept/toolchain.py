@@ -8,26 +8,28 @@ Does *not* cover: judging what was found (``doctor.toolkit``), or the memory tha
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from builddoctor.errors import BuildDoctorError
 from builddoctor.intercept import host_probe
 from builddoctor.intercept.captured import run_captured
-from builddoctor.intercept.toolkit import find_toolkit
+from builddoctor.intercept.side_by_side import Patience, side_by_side
+from builddoctor.intercept.toolkit import Search, Trouble, search, without_flags
 from builddoctor.model.toolchain import HostCompilerChoice, HostLimits, NvccChoice, NvccPlace, Toolchain
 from builddoctor.model.toolkit import Toolkit
 from builddoctor.sensors import cuda_libraries
 from builddoctor.sensors.nvcc_answers import parse_archs
 from builddoctor.sensors.nvcc_dryrun import parse_version
 from builddoctor.sensors.root import SystemRoot
-from builddoctor.sensors.toolkits import candidates, is_overlay
+from builddoctor.sensors.search_path import first_program, programs
+from builddoctor.sensors.toolkits import candidates, is_overlay, lost_homes
 
 ALLOW_UNSUPPORTED = "-allow-unsupported-compiler"
 MOST_NVCCS = 16
+PATIENCE_S = 8.0
+"""for all programs together"""
 _ALLOWED_IN = (*host_probe.FLAG_VARIABLES, "CUDAFLAGS", "CMAKE_ARGS")
 
 
@@ -38,43 +40,64 @@ def examine_toolchain(
     wanted: str,
     site_folders: Sequence[Path],
     known: Toolkit | None = None,
+    patience: Patience | None = None,
 ) -> Toolchain:
     """Facts of the toolchain that ``env`` leads to. Never raises for what is, or is not, on the machine.
 
     ``wanted``: what ``--toolkit`` says, or empty. ``known``: a toolkit that was found before, to not find it twice.
     """
+    patience = patience or Patience(PATIENCE_S)
     machine = cuda_libraries.machine_name()
-    toolkit, problem, hint = (known, "", "") if known is not None else _find(root, env, wanted, site_folders)
-    with ThreadPoolExecutor(max_workers=8) as pool:
+    found = Search(toolkit=known)
+    if known is None:
+        nvccs = candidates(root, env, wanted=wanted, site_folders=site_folders)
+        found = search(nvccs, env, wanted=wanted, timeout_s=host_probe.PROBE_S, patience=patience)
+    toolkit = found.toolkit
+    trouble = found.trouble or Trouble(kind="none", text="", hint="")
+    with side_by_side(patience) as together:
         # Started first what takes longest: nvcc preprocesses a file to know its host compiler.
-        own_host = pool.submit(host_probe.nvcc_host, toolkit, env) if toolkit is not None else None
+        own_host = together.submit(partial(host_probe.nvcc_host, toolkit, env, patience)) if toolkit else None
         handed = [
-            pool.submit(host_probe.ask, driver, env, because=because, taken_by=taken_by)
+            together.submit(partial(host_probe.ask, driver, env, patience, because=because, taken_by=taken_by))
             for driver, because, taken_by in host_probe.handed_over(env)
         ]
         numbered = [
-            pool.submit(host_probe.ask, driver, env, because="PATH", taken_by="") for driver in host_probe.spares(env)
+            together.submit(partial(host_probe.ask, driver, env, patience, because="PATH", taken_by=""))
+            for driver in host_probe.spares(env)
         ]
-        places = list(pool.map(lambda nvcc: _place(nvcc, env), _nvccs(root, env, wanted, site_folders, toolkit)))
+        asked = [
+            together.submit(partial(_place, nvcc, env, patience))
+            for nvcc in _nvccs(root, env, wanted, site_folders, toolkit)
+            if nvcc not in found.silent
+        ]
         libraries = cuda_libraries.library_copies(
             root, env, toolkit=toolkit, site_folders=site_folders, machine=machine
         )
-        host = own_host.result() if own_host is not None else ""
+        host = own_host.result() if own_host is not None else None
         hosts = [host] if isinstance(host, HostCompilerChoice) else []
-        hosts += [choice for future in handed if (choice := future.result()).driver not in {h.driver for h in hosts}]
-        spare_hosts = tuple(choice for future in numbered if (choice := future.result()).version)
+        hosts += [choice for job in handed if (choice := job.result()).driver not in {h.driver for h in hosts}]
+        spare_hosts = tuple(choice for job in numbered if (choice := job.result()).version)
+        answers = [job.result() for job in asked]
+    places = [place for place, _ in answers]
+    silent = [*found.silent, *(place.nvcc for place, is_silent in answers if is_silent)]
+    no_host = host if isinstance(host, host_probe.NoHost) else host_probe.NoHost(text="")
     own = next((place for place in places if toolkit is not None and place.nvcc == toolkit.nvcc), None)
     crt = cuda_libraries.toolkit_facts(root, env, toolkit=toolkit, machine=machine) if toolkit is not None else None
     return Toolchain(
         wanted=wanted,
         toolkit=toolkit,
-        problem=problem,
-        hint=hint,
+        problem=trouble.text,
+        trouble=trouble.kind,
+        hint=trouble.hint,
         archs=own.archs if own is not None else (),
         choices=tuple(_choices(env, toolkit, {place.nvcc: place for place in places})),
-        others=tuple(sorted((place for place in places if place is not own and place.version), key=_is_wrapper)),
+        others=tuple(sorted((place for place in places if place is not own and place.version), key=_oddness)),
         hosts=tuple(hosts),
-        host_problem=host if isinstance(host, str) else "",
+        host_problem=no_host.text,
+        host_silent=no_host.silent,
+        broken_variables=no_host.variables,
+        silent=tuple(dict.fromkeys(silent)),
+        lost_homes=tuple(lost_homes(env)),
         spare_hosts=spare_hosts,
         limits=crt.limits if crt is not None else HostLimits(),
         unsupported_allowed_by=host_probe.first_flag(env, _ALLOWED_IN, lambda value: ALLOW_UNSUPPORTED in value),
@@ -86,16 +109,6 @@ def examine_toolchain(
     )
 
 
-def _find(
-    root: SystemRoot, env: Mapping[str, str], wanted: str, site_folders: Sequence[Path]
-) -> tuple[Toolkit | None, str, str]:
-    found = candidates(root, env, wanted=wanted, site_folders=site_folders)
-    try:
-        return find_toolkit(found, env, wanted=wanted), "", ""
-    except BuildDoctorError as error:
-        return None, str(error), error.hint
-
-
 def _nvccs(
     root: SystemRoot, env: Mapping[str, str], wanted: str, site_folders: Sequence[Path], toolkit: Toolkit | None
 ) -> list[str]:
@@ -104,23 +117,35 @@ def _nvccs(
     for name in dict.fromkeys((wanted, "")):
         paths += candidates(root, env, wanted=name, site_folders=site_folders)
     found: dict[str, str] = {}
+    own = toolkit.nvcc if toolkit is not None else ""
     for path in paths:
-        found.setdefault(os.path.realpath(path), str(path))
+        real = os.path.realpath(path)
+        if real not in found or (found[real] != own and not _in_toolkit(found[real]) and _in_toolkit(str(path))):
+            found[real] = str(path)
     return list(found.values())[:MOST_NVCCS]
 
 
-def _is_wrapper(place: NvccPlace) -> bool:
-    """A script such as /usr/bin/nvcc; its toolkit is elsewhere."""
-    return not os.path.exists(os.path.join(os.path.dirname(os.path.realpath(place.nvcc)), "cudafe++"))
+def _in_toolkit(nvcc: str) -> bool:
+    """Its folder is a toolkit's, and not one that only links to it: what a person wants to be shown."""
+    return os.path.exists(os.path.join(os.path.dirname(nvcc), "cudafe++"))
 
 
-def _place(nvcc: str, env: Mapping[str, str]) -> NvccPlace:
-    clean = {name: value for name, value in env.items() if not name.startswith("NVCC_")}
-    version, listed, usage = (
-        run_captured([nvcc, option], env=clean, cwd="/", timeout_s=host_probe.PROBE_S).output
-        for option in ("--version", "--list-gpu-code", "--help")
-    )
-    return NvccPlace(nvcc=nvcc, version=parse_version(version), archs=parse_archs(listed, usage))
+def _oddness(place: NvccPlace) -> tuple[bool, bool]:
+    """Last: a script such as /usr/bin/nvcc, whose toolkit is elsewhere."""
+    real = os.path.realpath(place.nvcc)
+    return not _in_toolkit(real), not os.path.exists(f"{os.path.dirname(real)}/nvcc.profile")
+
+
+def _place(nvcc: str, env: Mapping[str, str], patience: Patience) -> tuple[NvccPlace, bool]:
+    """What it is, and whether it does not answer."""
+    clean = without_flags(env)
+    said: list[str] = []
+    for option in ("--version", "--list-gpu-code", "--help"):
+        asked = run_captured([nvcc, option], env=clean, cwd="/", timeout_s=host_probe.PROBE_S, patience=patience)
+        if asked.silent:
+            return NvccPlace(nvcc=nvcc), True
+        said.append(asked.output)
+    return NvccPlace(nvcc=nvcc, version=parse_version(said[0]), archs=parse_archs(said[1], said[2])), False
 
 
 def _choices(env: Mapping[str, str], toolkit: Toolkit | None, places: Mapping[str, NvccPlace]) -> Iterator[NvccChoice]:
@@ -130,11 +155,11 @@ def _choices(env: Mapping[str, str], toolkit: Toolkit | None, places: Mapping[st
     /usr/local/cuda (torch.utils.cpp_extension).
     """
     by_program = {os.path.realpath(nvcc): place.version for nvcc, place in places.items()}
-    on_path = ("PATH", _on_path(env))
+    on_path = ("PATH", next((nvcc for nvcc in programs("nvcc", env) if not is_overlay(Path(nvcc))), ""))
     named = {name: f"{env[name]}/bin/nvcc" for name in ("CUDA_HOME", "CUDA_PATH") if env.get(name)}
     program = env.get("CUDACXX", "").split(" ")[0]
-    cuda_cxx = shutil.which(program, path=env.get("PATH")) if program else None
-    cmake = (("CUDACXX", cuda_cxx or ""), on_path, ("CUDA_PATH", named.get("CUDA_PATH", "")))
+    cuda_cxx = first_program(program, env) if program else ""
+    cmake = (("CUDACXX", cuda_cxx), on_path, ("CUDA_PATH", named.get("CUDA_PATH", "")))
     torch = (
         ("PYTORCH_NVCC", env.get("PYTORCH_NVCC", "")),
         *named.items(),
@@ -153,11 +178,3 @@ def _choices(env: Mapping[str, str], toolkit: Toolkit | None, places: Mapping[st
             if version:
                 yield NvccChoice(taken_by=taken_by, because=because, nvcc=nvcc, version=version)
                 break
-
-
-def _on_path(env: Mapping[str, str]) -> str:
-    for folder in (env.get("PATH") or os.defpath).split(":"):
-        nvcc = shutil.which("nvcc", path=folder) if folder.startswith("/") else None
-        if nvcc and not is_overlay(Path(nvcc)):
-            return nvcc
-    return ""

@@ -19,9 +19,11 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     path: str
     version: str = ""
-    """as it says itself, ``1.13.0``; empty when it does not run"""
+    """as it says itself, ``1.13.0``; empty when it does not run, or was not asked"""
     problem: str = ""
     """why it does not run"""
+    silent: bool = False
+    """it did not answer in time, which is no proof that it does not run: a network file system is slow at first"""
     origin: Origin = "path"
     """on PATH, in the packages of the python that builds, or named by a folder that was configured before"""
 
@@ -50,6 +52,8 @@ class BuildPython(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     problem: str = ""
     """why it does not run; then nothing else here means anything"""
+    silent: bool = False
+    """it did not answer in time; ``problem`` says so"""
     include: str = ""
     """where its headers should be"""
     headers: bool = False
@@ -76,7 +80,8 @@ class BuildTools(msgspec.Struct, frozen=True, kw_only=True):
     ninjas: tuple[Program, ...] = ()
     """likewise; as CMake looks: every ``ninja-build`` before every ``ninja`` before every ``samu``"""
     configured_ninjas: tuple[Program, ...] = ()
-    """those that the project's build folders were configured with"""
+    """those that the project's build folders were configured with; only those that are on PATH or in python's packages,
+    too, have a version"""
     make: str = ""
     git: str = ""
     ccache: str = ""

@@ -29,6 +29,8 @@ class KnownProject(msgspec.Struct, frozen=True, kw_only=True):
     """submodules that a CUDA build reads, in any version; those that a checkout does not have do not count"""
     needed_libraries: tuple[Library, ...] = ()
     """headers and libraries of CUDA that its build looks for, beyond the compiler's own"""
+    always_cuda: bool = False
+    """there is no building it without nvcc: no option leaves CUDA out, and no finished wheel comes instead"""
     needs_torch: bool = False
     """its build fails at once where torch cannot be imported"""
     optional_packages: tuple[str, ...] = ()

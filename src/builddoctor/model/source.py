@@ -19,6 +19,8 @@ class Submodule(msgspec.Struct, frozen=True, kw_only=True):
     named_in: str = ""
     """the build file that names its path, from the project's folder; empty when none does, and not
     looked for where the submodule is present"""
+    certain: bool = False
+    """that file names it outside of all conditions: its build does not do without"""
     nested: bool = False
     """a submodule of a submodule"""
 
@@ -35,12 +37,19 @@ class BuildFolder(msgspec.Struct, frozen=True, kw_only=True):
     cuda_version: str = ""
     """of that compiler when the folder was configured, ``13.0.88``"""
     cxx_compiler: str = ""
+    host_compiler: str = ""
+    """what is set there for nvcc's host compiler: the compiler, or the flags that name or allow one, or a toolchain
+    file that may"""
+    policy_minimum: str = ""
+    """``CMAKE_POLICY_VERSION_MINIMUM``"""
     make_program: str = ""
     generator: str = ""
     home: str = ""
     """the source folder that it was configured for"""
     moved_from: str = ""
     """the folder, or the source, that CMake expects and that is not there any more: it refuses to configure"""
+    other_source: str = ""
+    """the source folder that it was configured for, where that is there and is not this project's"""
     launchers: tuple[tuple[str, str], ...] = ()
     """(variable, program) of ``CMAKE_<LANG>_COMPILER_LAUNCHER``"""
     ninja_log: int | None = None
@@ -65,7 +74,15 @@ class BuildFiles(msgspec.Struct, frozen=True, kw_only=True):
     uses_cmake: bool = False
     """the build runs cmake"""
     cmake_minimum: str = ""
-    """``cmake_minimum_required`` of the outermost CMakeLists.txt, ``3.21`` or ``3.5...3.29``"""
+    """``cmake_minimum_required`` of the outermost CMakeLists.txt, ``3.21`` or ``3.5...3.29``; the lowest of several"""
+    cmake_minimum_certain: bool = False
+    """it stands in the project's own CMakeLists.txt, outside of all conditions"""
+    cuda: str = ""
+    """the build file that speaks of compiling CUDA code; empty when none does"""
+    cuda_certain: bool = False
+    """and it does so outside of all conditions"""
+    host_compiler: str = ""
+    """the file that chooses nvcc's host compiler, or has nvcc take any"""
     uses_torch: str = ""
     """the file that imports or looks for torch"""
     imports_torch: bool = False

@@ -15,6 +15,10 @@ from builddoctor.model.toolkit import Toolkit
 LIBRARIES = ("cudart", "cublas", "cudnn", "nccl", "nvrtc", "nvml", "curand", "cusparse", "cusolver")
 """Names of the libraries that are looked for."""
 
+NvccTrouble = Literal["none", "broken", "host-compiler", "temporary", "silent", "host-silent"]
+"""Why there is no toolkit: no nvcc; it does not run; no gcc for it; it cannot write to TMPDIR; it, or gcc, does not
+answer."""
+
 
 class NvccPlace(msgspec.Struct, frozen=True, kw_only=True):
     """One nvcc that answers."""
@@ -57,6 +61,8 @@ class HostCompilerChoice(msgspec.Struct, frozen=True, kw_only=True):
     """such as ``12.2.0``"""
     glibc: str = ""
     """version of the C library's headers that it includes (``2.36``); a conda compiler brings its own"""
+    silent: bool = False
+    """it did not answer"""
 
     @property
     def major(self) -> int | None:
@@ -98,6 +104,8 @@ class Toolchain(msgspec.Struct, frozen=True, kw_only=True):
     toolkit: Toolkit | None = None
     problem: str = ""
     """why there is no toolkit"""
+    trouble: NvccTrouble = "none"
+    """the same, as a kind"""
     hint: str = ""
     archs: tuple[str, ...] = ()
     """what the toolkit's nvcc can compile for, ``sm_75`` to ``sm_121f``; empty when it did not say"""
@@ -108,6 +116,14 @@ class Toolchain(msgspec.Struct, frozen=True, kw_only=True):
     """nvcc's own first; then those that CMake or torch hand to it instead, where a variable says so"""
     host_problem: str = ""
     """why nvcc found no host compiler"""
+    host_silent: bool = False
+    """it did not answer when it was asked for that"""
+    broken_variables: tuple[str, ...] = ()
+    """NVCC_PREPEND_FLAGS, NVCC_APPEND_FLAGS, NVCC_CCBIN: those without which nvcc answers ``host_problem`` no more"""
+    silent: tuple[str, ...] = ()
+    """every nvcc and host compiler that did not answer"""
+    lost_homes: tuple[str, ...] = ()
+    """CUDA_HOME, CUDA_PATH: those that name no CUDA toolkit"""
     spare_hosts: tuple[HostCompilerChoice, ...] = ()
     """further g++-N and clang++-N on PATH"""
     limits: HostLimits = HostLimits()

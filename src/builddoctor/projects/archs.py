@@ -10,6 +10,20 @@ from builddoctor.errors import UsageError
 
 _ARCH = re.compile(r"\A(?:sm_|compute_)?(?P<major>\d{1,2}?)(?P<dot>\.?)(?P<minor>\d)(?P<suffix>[af]?)\Z")
 
+_EVERY = (
+    ": what that means is nvcc's own, and differs from one nvcc to the next",
+    "name those that you need, `--arch sm_90,sm_100`; `nvcc --list-gpu-arch` lists what yours knows",
+)
+_NO_NUMBERS = {
+    "native": (
+        ": the GPU of this machine need not be the one that the build is for, and there may be none",
+        "name it, `--arch sm_90`; `nvidia-smi --query-gpu=compute_cap --format=csv,noheader` says which this one is",
+    ),
+    "all": _EVERY,
+    "all-major": _EVERY,
+}
+"""Words that nvcc and CMake take: why we do not, and what to write instead."""
+
 
 class Arch(msgspec.Struct, frozen=True):
     """One architecture, e.g. 10, 0, "a" for ``sm_100a``."""
@@ -39,9 +53,8 @@ def parse_archs(text: str) -> tuple[Arch, ...]:
     for word in re.split(r"[,;\s]+", text.strip()):
         match = _ARCH.match(word)
         if match is None:
-            raise UsageError(
-                f"not a device architecture: {word!r}", hint="write it as `--arch sm_90` or `sm_100,sm_90a`"
-            )
+            why, hint = _NO_NUMBERS.get(word.lower(), ("", "write it as `--arch sm_90` or `sm_100,sm_90a`"))
+            raise UsageError(f"not a device architecture: {word!r}{why}", hint=hint)
         arch = Arch(int(match["major"]), int(match["minor"]), match["suffix"])
         if arch not in archs:
             archs.append(arch)

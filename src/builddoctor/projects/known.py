@@ -1,7 +1,8 @@
 """Projects by name, and the project that a folder is a checkout of.
 
-Covers: names as people type them, the nearest name to one that is unknown, and recognising a folder: by the name in
-its pyproject.toml or setup.py, else by files that this project alone has.
+Covers: names as people type them, the nearest name to one that is unknown, and recognising a folder: by the name that
+its pyproject.toml or setup.py gives it, else by files that this project alone has. A name that others might give to
+something of theirs counts together with those files only.
 Does *not* cover: the facts (``projects.known_data``), fetching sources, or how a folder is built (``projects.detect``).
 """
 
@@ -13,12 +14,13 @@ from pathlib import Path
 
 from builddoctor.model.known_project import KnownProject
 from builddoctor.projects.known_data import KNOWN_PROJECTS
+from builddoctor.sensors.setup_py import read_setup
+from builddoctor.sensors.source_files import exists, text_of
 
-_MOST_READ_BYTES = 1024 * 1024
-_PYPROJECT_NAME = re.compile(r"""^\[project\][^\[]*?^name[ \t]*=[ \t]*["'](?P<name>[\w.-]+)["']""", re.MULTILINE)
-_SETUP_NAME = re.compile(
-    r"""^[ \t]*name\s*=\s*["'](?P<name>[\w.-]+)["']|^PACKAGE_NAME\s*=\s*["'](?P<package>[\w.-]+)["']""", re.MULTILINE
+_PYPROJECT_NAME = re.compile(
+    r"""^\[[ \t]*project[ \t]*\][^\[]*?^name[ \t]*=[ \t]*["'](?P<name>[\w.-]+)["']""", re.MULTILINE
 )
+GENERIC = frozenset(("te", "torch", "apex", "fa2", "fa3", "bnb", "mamba"))
 
 
 def known_names() -> tuple[str, ...]:
@@ -46,12 +48,16 @@ def recognise(folder: Path) -> KnownProject | None:
     """The known project that ``folder`` is a checkout of. Never raises; what cannot be read recognises nothing."""
     for name in _names(folder):
         project = find_known(name)
-        if project is not None:
+        if project is not None and (_plain(name) not in GENERIC or _marked(folder, project)):
             return project
     for project in KNOWN_PROJECTS:
-        if project.marks and all(_exists(folder / mark) for mark in project.marks):
+        if _marked(folder, project):
             return project
     return None
+
+
+def _marked(folder: Path, project: KnownProject) -> bool:
+    return bool(project.marks) and all(exists(folder / mark) for mark in project.marks)
 
 
 def _plain(name: str) -> str:
@@ -59,25 +65,6 @@ def _plain(name: str) -> str:
 
 
 def _names(folder: Path) -> list[str]:
-    """The names that the folder's build files give it; setup.py may name its extensions as well."""
-    names = [match["name"] for match in _PYPROJECT_NAME.finditer(_head(folder / "pyproject.toml"))]
-    matches = list(_SETUP_NAME.finditer(_head(folder / "setup.py")))
-    # A constant stands for the name where there is one; the last `name=` is setup()'s own, extensions come before it.
-    names += [match["package"] for match in matches if match["package"]]
-    names += [match["name"] for match in reversed(matches) if match["name"]]
-    return names
-
-
-def _head(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(_MOST_READ_BYTES).decode(errors="replace")
-    except (OSError, ValueError):
-        return ""
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
+    """The names that the folder's build files give it."""
+    names = [match["name"] for match in _PYPROJECT_NAME.finditer(text_of(folder / "pyproject.toml") or "")]
+    return [*names, *read_setup(text_of(folder / "setup.py") or "").names]

@@ -21,6 +21,7 @@ KNOWN_PROJECTS: tuple[KnownProject, ...] = (
         needed_libraries=("cublas", "cudnn", "curand", "cusolver", "cusparse", "nccl", "nvml", "nvrtc"),
         optional_packages=("jax", "flax", "torch"),
         python_cmake_first=True,
+        always_cuda=True,
         heavy_phase_mib=4124.0,
         heavy_source="measured: cicc of gemm/cutlass_grouped_gemm.cu in 2.8, sm_100, nvcc 13.0.88",
     ),
@@ -87,8 +88,7 @@ KNOWN_PROJECTS: tuple[KnownProject, ...] = (
     ),
     KnownProject(
         name="mamba_ssm",
-        title="Mamba",
-        aliases=("mamba",),
+        title="Mamba SSM",
         repository="https://github.com/state-spaces/mamba",
         marks=("csrc/selective_scan", "mamba_ssm"),
         needed_libraries=TORCH_HEADERS,

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from builddoctor.model.board import BoardState, RunningRow
-from builddoctor.units import format_clock, format_gib, format_mib
+from builddoctor.units import format_clock, format_gib, format_mib, one_line
 
 MOST_RUNNING_ROWS = 6
 MOST_EVENT_ROWS = 3
@@ -34,11 +34,6 @@ def board(state: BoardState, width: int) -> Group:
         line.truncate(max(1, width - 1), overflow="ellipsis")
         line.no_wrap = True
     return Group(*lines)
-
-
-def one_line(text: str) -> str:
-    """Text that cannot move the cursor: control characters become blanks."""
-    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _head(state: BoardState, width: int) -> Text:

@@ -1,6 +1,7 @@
 """The doctor's page: one line a check, hints that can be pasted. Pure: checks in, lines out.
 
-Colour carries nothing that the words do not.
+Colour carries nothing that the words do not. Texts hold names from files and folders of somebody's: nothing in them
+reaches the terminal as a control sequence.
 """
 
 from __future__ import annotations
@@ -11,29 +12,42 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from builddoctor.model.check import Check, Status
+from builddoctor.units import escaped, one_line
 
 TOPIC_CELLS = 15
 STATUS_CELLS = 9
-LEAST_CELLS = 40
+LEAST_CELLS = 24
+"""for the text; below, lines are longer than the page"""
+
+NARROW_CELLS = 60
+"""Below this the text stands under topic and status instead of beside them."""
+
+NARROW_MARGIN_CELLS = 2
 
 _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red"}
 
 
 def check_lines(checks: Sequence[Check], *, width: int) -> list[str]:
-    """The page. A topic is named once; a long text goes on under itself; hints stand on a line of their own."""
-    margin = " " * (TOPIC_CELLS + STATUS_CELLS)
+    """The page. A topic is named once; a long text goes on under itself; hints stand on a line of their own.
+
+    ``width``: cells of a line.
+    """
+    narrow = width < NARROW_CELLS
+    margin = " " * (NARROW_MARGIN_CELLS if narrow else TOPIC_CELLS + STATUS_CELLS)
     room = max(LEAST_CELLS, width - len(margin))
     lines: list[str] = []
     topic = ""
     for check in grouped(checks):
         head = check.topic if check.topic != topic else ""
         topic = check.topic
-        first, *rest = textwrap.wrap(check.text, room, break_on_hyphens=False) or [""]
-        lines.append(f"{head:<{TOPIC_CELLS}}{check.status.value:<{STATUS_CELLS}}{first}")
+        first, *rest = textwrap.wrap(one_line(check.text), room, break_on_hyphens=False) or [""]
+        if narrow:
+            rest, first = [first, *rest], ""
+        lines.append(f"{one_line(head):<{TOPIC_CELLS}}{check.status.value:<{STATUS_CELLS}}{first}".rstrip())
         lines += [margin + line for line in rest]
         if check.hint:
             # Never wrapped: it has to survive copy and paste.
-            lines.append(f"{margin}→ {check.hint}")
+            lines.append(f"{margin}→ {escaped(check.hint)}")
     return lines
 
 
@@ -41,11 +55,12 @@ def styled(line: str) -> Text:
     """One line of the page with its status in colour, and hints apart from what they follow."""
     text = Text(line)
     word = line[TOPIC_CELLS : TOPIC_CELLS + STATUS_CELLS].strip()
+    is_head = line[:1] != " " or not line[:TOPIC_CELLS].strip()
     for status, style in _STYLES.items():
-        if word == status.value:
+        if is_head and word == status.value:
             text.stylize(style, TOPIC_CELLS, TOPIC_CELLS + len(word))
-    if line.startswith(" " * (TOPIC_CELLS + STATUS_CELLS) + "→"):
-        text.stylize("cyan", TOPIC_CELLS + STATUS_CELLS)
+    if line.startswith(" ") and line.lstrip(" ").startswith("→"):
+        text.stylize("cyan", line.index("→"))
     return text
 
 
@@ -85,4 +100,4 @@ def brief_lines(checks: Sequence[Check]) -> list[str]:
 
 def _brief(check: Check) -> str:
     named = check.text if check.text.startswith(check.topic) else f"{check.topic}: {check.text}"
-    return named + (f"  → {check.hint}" if check.hint else "")
+    return one_line(named) + (f"  → {escaped(check.hint)}" if check.hint else "")

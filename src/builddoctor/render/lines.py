@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builddoctor.model.board import BoardState, EventRow
-from builddoctor.units import format_clock, format_gib
+from builddoctor.units import format_clock, format_gib, one_line
 
 
 def progress_line(state: BoardState) -> str:
@@ -18,4 +18,4 @@ def progress_line(state: BoardState) -> str:
 
 def event_line(event: EventRow) -> str:
     """``[12:42] redoes cicc of …``."""
-    return f"[{format_clock(event.at_s)}] {event.text}"
+    return f"[{format_clock(event.at_s)}] {one_line(event.text)}"

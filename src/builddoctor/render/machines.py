@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from builddoctor.model.limits import MemoryLevel
 from builddoctor.model.machine import Machine, NumaNode, Place
 from builddoctor.model.profile import NominalMachine
-from builddoctor.render.board import one_line
-from builddoctor.units import format_mib
+from builddoctor.units import format_mib, one_line
 
 LABEL = 16
 WIDTH = 110

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from builddoctor.trace.analysis import Digest
 from builddoctor.trace.peek import Peek
-from builddoctor.units import format_clock, format_mib
+from builddoctor.units import format_clock, format_mib, one_line
 
 NAME_CELLS = 48
 
@@ -20,8 +20,10 @@ def trace_rows(traces: Sequence[Peek]) -> list[str]:
         header = trace.header
         ended = "cut off" if trace.exit_code is None else f"exit {trace.exit_code}"
         rows.append(
-            f"{header.trace_id:<8}{header.started_at:<27}{format_clock(trace.last_at_s):>8}  {ended:<12}"
-            f"{header.title or ' '.join(header.command)}"
+            one_line(
+                f"{header.trace_id:<8}{header.started_at:<27}{format_clock(trace.last_at_s):>8}  {ended:<12}"
+                f"{header.title or ' '.join(header.command)}"
+            )
         )
     return rows
 
@@ -33,5 +35,7 @@ def unit_rows(trace: Digest) -> list[str]:
         worst = max(unit.phases, key=lambda phase: phase.peak_mib, default=None)
         name = unit.unit if len(unit.unit) <= NAME_CELLS else "…" + unit.unit[-NAME_CELLS + 1 :]
         what = f"{worst.kind} {worst.arch}".strip() if worst is not None else ""
-        rows.append(f"{format_mib(unit.peak_mib):>9}{format_clock(unit.wall_s):>8}  {name:<{NAME_CELLS}}  {what}")
+        rows.append(
+            one_line(f"{format_mib(unit.peak_mib):>9}{format_clock(unit.wall_s):>8}  {name:<{NAME_CELLS}}  {what}")
+        )
     return rows

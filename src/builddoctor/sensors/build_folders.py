@@ -20,10 +20,11 @@ MOST_CACHE_BYTES = 4 * 1024 * 1024
 _PATTERNS = ("build", "build/*", "_skbuild/*/*", "out/build/*", "cmake-build-*", "build-*", "build_*")
 _VARIABLES = ("NVTE_CMAKE_BUILD_DIR", "SKBUILD_BUILD_DIR")
 
-_ENTRY = re.compile(r"^(?P<name>CMAKE_\w+):[A-Z]+=(?P<value>[^\n]*)$", re.MULTILINE)
+_ENTRY = re.compile(r"^(?P<name>CMAKE_\w+):[A-Z]{1,20}=(?P<value>[^\n]*)$", re.MULTILINE)
 _CUDA_VERSION = re.compile(r'set\(CMAKE_CUDA_COMPILER_VERSION "(?P<version>[\d.]+)"\)')
 _LOG_HEAD = re.compile(r"\A# ninja log v(?P<version>\d{1,4})\r?\n[^\n]")
 _NINJA_TOOLS = re.compile(r"^(?P<name>nvcc|cxx) = (?P<path>/\S+)\s*$", re.MULTILINE)
+_HOST_FLAG = re.compile(r"-ccbin|--compiler-bindir|-allow-unsupported-compiler")
 _GATE = re.compile(r"/overlays/(?:cuda-[^/]+|host-[0-9a-f]{8})/")
 """a program of an overlay, by its path: the overlay itself may be gone"""
 
@@ -32,7 +33,7 @@ def build_folders(folder: Path, env: Mapping[str, str]) -> list[BuildFolder]:
     """All that hold a CMakeCache.txt, or a build.ninja with a log."""
     found: list[BuildFolder] = []
     for place in _places(folder, env):
-        facts = _examine(place)
+        facts = _examine(place, folder)
         if facts is not None:
             found.append(facts)
             if len(found) >= MOST_FOLDERS:
@@ -52,7 +53,7 @@ def _places(folder: Path, env: Mapping[str, str]) -> Iterator[Path]:
             continue
 
 
-def _examine(folder: Path) -> BuildFolder | None:
+def _examine(folder: Path, project: Path) -> BuildFolder | None:
     cache = text_of(folder / "CMakeCache.txt", MOST_CACHE_BYTES)
     log = _LOG_HEAD.match(text_of(folder / ".ninja_log", 4096) or "")
     version = int(log["version"]) if log else None
@@ -81,10 +82,13 @@ def _examine(folder: Path) -> BuildFolder | None:
         cuda_compiler=programs[0],
         cuda_version=_cuda_version(folder) if programs[0] else "",
         cxx_compiler=programs[1],
+        host_compiler=_host_compiler(entries),
+        policy_minimum=entries.get("CMAKE_POLICY_VERSION_MINIMUM", ""),
         make_program=programs[2],
         generator=entries.get("CMAKE_GENERATOR", ""),
         home=entries.get("CMAKE_HOME_DIRECTORY", ""),
         moved_from=_moved_from(folder, entries.get("CMAKE_CACHEFILE_DIR", ""), entries.get("CMAKE_HOME_DIRECTORY", "")),
+        other_source=_other_source(project, entries.get("CMAKE_HOME_DIRECTORY", "")),
         launchers=launchers,
         ninja_log=version,
         gone=_gone(*programs, *(value.partition(";")[0] for _, value in launchers)),
@@ -96,6 +100,23 @@ def _moved_from(folder: Path, made_in: str, home: str) -> str:
     if os.path.isabs(made_in) and os.path.realpath(made_in) != os.path.realpath(folder):
         return made_in
     return home if os.path.isabs(home) and not exists(Path(home)) else ""
+
+
+def _other_source(project: Path, home: str) -> str:
+    # CMake compares the files, not their names: a link, or another mount, is the same.
+    try:
+        lists = (Path(home, "CMakeLists.txt"), project / "CMakeLists.txt")
+        return home if os.path.isabs(home) and lists[0].exists() and not os.path.samefile(*lists) else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def _host_compiler(entries: Mapping[str, str]) -> str:
+    for name in ("CMAKE_CUDA_HOST_COMPILER", "CMAKE_TOOLCHAIN_FILE"):
+        if entries.get(name):
+            return entries[name]
+    flags = (value for name, value in entries.items() if name.startswith("CMAKE_CUDA_FLAGS"))
+    return next((value for value in flags if _HOST_FLAG.search(value)), "")
 
 
 def _cuda_version(folder: Path) -> str:

@@ -20,9 +20,6 @@ def examine_source(folder: Path, env: Mapping[str, str]) -> Source:
     """What the folder of a project holds. An empty or missing folder gives an empty answer."""
     folder = Path(os.path.abspath(folder))
     checkout = checkout_of(folder)
-    if checkout != folder and exists(folder / ".gitmodules"):
-        # An archive, unpacked somewhere in a checkout of something else.
-        checkout = None
     top = checkout if checkout is not None and exists(checkout / ".gitmodules") else folder
     prefix = "" if top == folder else folder.relative_to(top).as_posix()
     files, submodules = read_build_files(folder, prefix, submodules_of(top))

@@ -1,12 +1,14 @@
 """Files of a project's source tree: read with bounds, and never an exception.
 
 Covers: the text of one file; finding a project's build files (setup.py, pyproject.toml, CMakeLists.txt, ``*.cmake``,
-``build_tools/``), at most 200 of them. Does *not* cover: what they say (``sensors.build_files``).
+``build_tools/``, a Makefile at the top), at most 200 of them, and whether there is CUDA code. Does *not* cover: what
+they say (``sensors.build_files``).
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Collection
 from pathlib import Path
 
@@ -15,7 +17,8 @@ import msgspec
 MOST_FILES = 200
 MOST_FOLDERS = 2000
 MOST_BYTES = 1024 * 1024
-MOST_BYTES_TOGETHER = 8 * 1024 * 1024
+MOST_BYTES_TOGETHER = 3 * 1024 * 1024
+"""All of PyTorch's build files have 2 MB; so much is looked through in a third of a second."""
 DEEPEST = 5
 
 _PASSED_OVER = frozenset(
@@ -55,15 +58,22 @@ class FoundFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     paths: tuple[str, ...]
     truncated: bool
+    cuda_source: str = ""
+    """the first ``*.cu`` that was seen on the way"""
 
 
 def text_of(file: Path, most_bytes: int = MOST_BYTES) -> str | None:
-    """The first ``most_bytes`` of a plain file as text; None when it is missing, no plain file, or unreadable."""
+    """The first ``most_bytes`` of a plain file as text; None when it is missing, no plain file, or unreadable.
+
+    A pipe, a socket or a device is not opened: that would block, or never end, or do something.
+    """
     try:
-        # A pipe or a device would block or never end.
-        if not file.is_file():
+        if not stat.S_ISREG(os.stat(file).st_mode):
             return None
-        with file.open("rb") as stream:
+        # Not blocking: by now it may be a pipe after all.
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                return None
             return stream.read(most_bytes).decode(errors="replace")
     except (OSError, ValueError):
         return None
@@ -80,15 +90,17 @@ def exists(path: Path) -> bool:
 def build_files(folder: Path, passed_over: Collection[str]) -> FoundFiles:
     """The project's own build files. ``passed_over``: paths from ``folder`` not to enter (its submodules)."""
     found: list[str] = []
-    level, seen, truncated = [""], 0, False
+    level, seen, truncated, cuda_source = [""], 0, False, ""
     for depth in range(DEEPEST + 1):
         below: list[str] = []
         for place in level:
             seen += 1
-            if seen > MOST_FOLDERS or len(found) >= MOST_FILES:
-                return FoundFiles(paths=tuple(found[:MOST_FILES]), truncated=True)
+            truncated = seen > MOST_FOLDERS or len(found) >= MOST_FILES
+            if truncated:
+                break
             files, folders = _listed(folder / place)
             found += [_join(place, name) for name in files if _is_build_file(place, name, depth)]
+            cuda_source = cuda_source or next((_join(place, name) for name in files if name.endswith(".cu")), "")
             below += [
                 path
                 for name in folders
@@ -96,15 +108,19 @@ def build_files(folder: Path, passed_over: Collection[str]) -> FoundFiles:
                 and not name.startswith(".")
                 and (path := _join(place, name)) not in passed_over
             ]
+        if truncated:
+            break
         level = below
-    return FoundFiles(paths=tuple(found[:MOST_FILES]), truncated=truncated or len(found) > MOST_FILES)
+    return FoundFiles(
+        paths=tuple(found[:MOST_FILES]), truncated=truncated or len(found) > MOST_FILES, cuda_source=cuda_source
+    )
 
 
 def _is_build_file(place: str, name: str, depth: int) -> bool:
     if name in ("CMakeLists.txt", "setup.py") or name.endswith(".cmake"):
         return name != "setup.py" or depth <= 1
     if depth == 0:
-        return name in ("pyproject.toml", "setup.cfg")
+        return name in ("pyproject.toml", "setup.cfg", "Makefile", "makefile", "GNUmakefile")
     return name.endswith(".py") and place.split("/")[0] in _PYTHON_FOLDERS
 
 

@@ -22,11 +22,17 @@ _SETTING = re.compile(r"^\s*(?P<key>path|url)\s*=\s*(?P<value>.*)$", re.IGNORECA
 
 
 def checkout_of(folder: Path) -> Path | None:
-    """Top of the git checkout that ``folder`` lies in; None for an archive."""
+    """Top of the git checkout that ``folder`` lies in; None for an archive.
+
+    A .gitmodules without a .git beside it is an archive's, unpacked somewhere in a checkout of something else (a home
+    folder that is kept in git).
+    """
     for place in [folder, *folder.parents][: MOST_LEVELS_UP + 1]:
         # A file in worktrees and submodules.
         if exists(place / ".git"):
             return place
+        if exists(place / ".gitmodules"):
+            return None
     return None
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import glob
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
 from builddoctor.sensors.root import SystemRoot
+from builddoctor.sensors.search_path import first_program
 
 OVERLAY_MARK = ".builddoctor-overlay"
 """A folder with this file in it is an overlay of ours, not a toolkit."""
@@ -37,6 +37,16 @@ def is_overlay(nvcc: Path) -> bool:
     return os.path.exists(nvcc.parent.parent / OVERLAY_MARK)
 
 
+def lost_homes(env: Mapping[str, str]) -> list[str]:
+    """Those of CUDA_HOME and CUDA_PATH that name no toolkit, nor anything of one: torch takes them as they are."""
+    parts = ("bin/nvcc", "include/cuda.h", "include/cuda_runtime.h", "include/cuda_runtime_api.h")
+    return [
+        name
+        for name in ("CUDA_HOME", "CUDA_PATH")
+        if env.get(name) and not any(os.path.exists(os.path.join(env[name], part)) for part in parts)
+    ]
+
+
 def _guesses(root: SystemRoot, env: Mapping[str, str], *, wanted: str, site_folders: Sequence[Path]) -> Iterator[Path]:
     if wanted and not _VERSION.match(wanted):
         # Absolute: nvcc is asked from another folder.
@@ -48,12 +58,14 @@ def _guesses(root: SystemRoot, env: Mapping[str, str], *, wanted: str, site_fold
         yield from (nvcc for version, nvcc in installed if _matches(version, wanted))
     if env.get("CUDACXX"):
         program = env["CUDACXX"]
-        yield Path(program if "/" in program else shutil.which(program, path=env.get("PATH")) or program)
+        if found := program if "/" in program else first_program(program, env):
+            yield Path(found)
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if env.get(name):
             yield Path(env[name]) / "bin" / "nvcc"
     for folder in env.get("PATH", "").split(":"):
-        if folder:
+        # Another entry stands for the current folder, which may be somebody's source tree.
+        if folder.startswith("/"):
             yield Path(folder) / "nvcc"
     if env.get("CONDA_PREFIX"):
         yield Path(env["CONDA_PREFIX"]) / "bin" / "nvcc"

@@ -72,7 +72,7 @@ def supervise(
     ``rules``: other thresholds than production's.
     """
     system = root or SystemRoot()
-    seen = settle_environment(env, system)
+    seen = settle_environment(env, system, own_homes=request.need_toolkit)
     env = seen.env
     sensor = MemorySensor(system, env=env, user_limit_mib=request.memory_mib, clock=clock)
     prepared = prepare(request, env, system, sensor)

@@ -13,15 +13,18 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.doctor.fixes import Fix, plan_fixes, tmpdir_candidates
+from builddoctor.doctor.fixes import SUBMODULES_FIX, Fix, plan_fixes, tmpdir_candidates
 from builddoctor.doctor.storage import TMPDIR_FIX
 from builddoctor.doctor.tmpdirs import unfit
 from builddoctor.errors import BuildDoctorError, FolderNotWritableError
 from builddoctor.intercept.streamed import run_streamed
 from builddoctor.model.check import Check
 from builddoctor.model.machine import Place
+from builddoctor.sensors.git_settings import program_settings
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.sensors.storage import read_place
+from builddoctor.sensors.submodules import checkout_of
+from builddoctor.supervise.careful_git import careful_command, careful_environment, find_program
 from builddoctor.supervise.folders import cache_folder
 from builddoctor.supervise.settings import Settings, read_settings, write_settings
 
@@ -53,12 +56,15 @@ def plan(
             # /scratch/NAME is used where there is one; nobody wants it made. Our cache folder is ours to make.
             if not above.missing or role == "cache":
                 candidates.append(read_place(root, path, role=role))
+    checkout = checkout_of(project)
+    asked = checkout is not None and any(check.fix == SUBMODULES_FIX for check in checks)
     return plan_fixes(
         checks,
         candidates,
         build_device=read_place(root, build, role="build folder").device,
         project=str(project),
-        is_git=_is_git(project),
+        is_git=checkout is not None,
+        starts=program_settings(checkout) if asked and checkout is not None else (),
     )
 
 
@@ -68,10 +74,13 @@ def apply(fix: Fix, env: Mapping[str, str], *, output_fd: int = 2) -> Applied:
         return Applied(name=fix.name, done=False, text=fix.obstacle)
     if fix.folder:
         return _move_tmpdir(fix, env)
-    # git may not ask for a name or password; ssh has no terminal to ask on, and no window to open.
-    quiet = {**env, "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
-    ended = run_streamed(fix.command, env=quiet, cwd=fix.cwd, output_fd=output_fd)
     shown = " ".join(fix.command)
+    program = find_program(fix.command[0], env, project=Path(fix.cwd))
+    if not program:
+        text = f"`{shown}` could not be started: there is no {fix.command[0]} on PATH, outside of the project"
+        return Applied(name=fix.name, done=False, text=text)
+    command = careful_command(program, fix.command[1:])
+    ended = run_streamed(command, env=careful_environment(env), cwd=fix.cwd, output_fd=output_fd)
     if ended.status is None:
         return Applied(name=fix.name, done=False, text=f"`{shown}` could not be started: {ended.problem}")
     text = f"`{shown}` " + ("went well" if ended.status == 0 else f"failed with exit code {ended.status}")
@@ -128,8 +137,3 @@ def _make_own(folder: Path) -> None:
             f"{folder} is not a folder for you alone (0700)",
             hint=f"see who made it: `ls -ld {folder}`",
         )
-
-
-def _is_git(project: Path) -> bool:
-    """The folder, or one above, is a checkout (``.git`` is a file in submodules and worktrees)."""
-    return any(os.path.exists(each / ".git") for each in (project, *project.parents))

@@ -19,13 +19,18 @@ from builddoctor.model.check import Check, Status
 from builddoctor.model.request import RunRequest
 from builddoctor.model.toolkit import Toolkit
 from builddoctor.projects.archs import parse_archs
+from builddoctor.projects.build_commands import builds_folder
 from builddoctor.render.checks import brief_lines
 from builddoctor.sensors.root import SystemRoot
+from builddoctor.sensors.toolkits import lost_homes
 from builddoctor.supervise.fixing import remembered_tmpdir
 from builddoctor.supervise.prepare import site_folders
 
-STOPS_ANY_COMMAND = frozenset(("nvcc-arch", "submodules", "memory-limit"))
-"""With ``run`` nobody knows what the command needs: only these stop it."""
+STOPS_ANY_COMMAND = frozenset(("memory-limit",))
+"""With ``run`` nobody knows what the command needs."""
+
+STOPS_BUILD_COMMANDS = frozenset(("nvcc-arch", "submodules"))
+"""These stop a command that builds the project of the folder that it is started in: not `git submodule update`."""
 
 QUIET = frozenset(("memory-held", "cores-memory", "python-version", "libraries"))
 """Worth a line to somebody who asks, not before every build."""
@@ -40,13 +45,21 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def settle_environment(env: Mapping[str, str], root: SystemRoot) -> Foresight:
-    """The environment of the build: TMPDIR moved where ``doctor --fix`` settled that, and said so."""
+def settle_environment(env: Mapping[str, str], root: SystemRoot, *, own_homes: bool = False) -> Foresight:
+    """The environment of the build: TMPDIR moved where ``doctor --fix`` settled that, and said so.
+
+    ``own_homes``: CUDA_HOME and CUDA_PATH go where they name no toolkit; the build gets one of ours. Not with ``run``,
+    whose command may be what puts a toolkit there.
+    """
+    notes: list[str] = []
     moved = remembered_tmpdir(env, root)
-    if not moved:
-        return Foresight(env=env)
-    note = f"temporary files go to {moved}, as `doctor --fix` settled it"
-    return Foresight(env={**env, "TMPDIR": moved}, notes=(note,))
+    if moved:
+        env = {**env, "TMPDIR": moved}
+        notes.append(f"temporary files go to {moved}, as `doctor --fix` settled it")
+    for name in lost_homes(env) if own_homes else ():
+        notes.append(f"no CUDA toolkit is where {name}={env[name]} points: this build does without it")
+        env = {key: value for key, value in env.items() if key != name}
+    return Foresight(env=env, notes=tuple(notes))
 
 
 def look_ahead(request: RunRequest, env: Mapping[str, str], root: SystemRoot, toolkit: Toolkit | None) -> list[str]:
@@ -77,4 +90,6 @@ def look_ahead(request: RunRequest, env: Mapping[str, str], root: SystemRoot, to
 
 
 def _applies(check: Check, request: RunRequest) -> bool:
-    return request.need_toolkit or check.name in STOPS_ANY_COMMAND
+    if request.need_toolkit or check.name in STOPS_ANY_COMMAND:
+        return True
+    return check.name in STOPS_BUILD_COMMANDS and builds_folder(request.command, request.cwd)

@@ -12,6 +12,7 @@ from builddoctor.intercept.environment import net
 from builddoctor.intercept.overlay import toolkit_overlay
 from builddoctor.intercept.protocol import Registered
 from builddoctor.intercept.toolkit import probe
+from builddoctor.model.toolkit import Toolkit
 from builddoctor.supervise.prepare import Prepared
 
 
@@ -40,10 +41,10 @@ class Fronts:
 
     def _net(self, nvcc: Path) -> dict[str, str]:
         toolkit = probe(nvcc, self._env)
-        if isinstance(toolkit, str):
+        if not isinstance(toolkit, Toolkit):
             return {}
         try:
-            cuda = toolkit_overlay(self._prepared.cache, toolkit)
+            cuda = toolkit_overlay(self._prepared.cache, toolkit, self._env)
         except BuildDoctorError:
             # It is said when its first host compile comes from an nvcc that is not caught.
             return {}

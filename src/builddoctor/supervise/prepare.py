@@ -10,13 +10,20 @@ import os
 import shutil
 import site
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import ninja
 
-from builddoctor.errors import MemoryBudgetError, PlatformError, ToolkitBrokenError, ToolkitNotFoundError
+from builddoctor.errors import (
+    FolderNotWritableError,
+    MemoryBudgetError,
+    PlatformError,
+    ToolkitBrokenError,
+    ToolkitNotFoundError,
+)
 from builddoctor.intercept import knobs
 from builddoctor.intercept.compilers import clangs, host_compilers, uncaught_driver
 from builddoctor.intercept.overlay import FRONTS, HostTools, host_overlay, toolkit_overlay
@@ -30,6 +37,7 @@ from builddoctor.sensors.limits import MemorySensor
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.sensors.toolkits import candidates
 from builddoctor.supervise.folders import cache_folder
+from builddoctor.supervise.temporary import require_tmpdir
 from builddoctor.units import format_mib
 
 
@@ -74,7 +82,7 @@ def prepare(request: RunRequest, env: Mapping[str, str], root: SystemRoot, senso
     return Prepared(
         toolkit=toolkit,
         toolkit_problem=problem,
-        cuda=toolkit_overlay(cache, toolkit) if toolkit is not None else None,
+        cuda=toolkit_overlay(cache, toolkit, env) if toolkit is not None else None,
         host=host,
         uncaught=uncaught_driver(env, host / "gcc"),
         tools=tools,
@@ -104,16 +112,22 @@ def _memory(sensor: MemorySensor) -> tuple[MemoryReading, float]:
 
 
 def site_folders() -> list[Path]:
-    """Where pip puts CUDA's packages for this Python."""
-    return [Path(folder) for folder in {*site.getsitepackages(), site.getusersitepackages(), *sys.path} if folder]
+    """Where pip puts CUDA's packages for this Python, its virtual environment first, and for this user.
+
+    Not sys.path: that holds the current folder too, and what PYTHONPATH names, which may be somebody's source tree.
+    """
+    named = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
+    return [Path(folder) for folder in dict.fromkeys([*named, site.getusersitepackages()]) if os.path.isabs(folder)]
 
 
 def _toolkit(request: RunRequest, env: Mapping[str, str], root: SystemRoot) -> tuple[Toolkit | None, str]:
     """The toolkit; without one only when the build may not need it, and the user did not name one."""
+    if request.need_toolkit or request.toolkit:
+        require_tmpdir(env, root)
     found = candidates(root, env, wanted=request.toolkit, site_folders=site_folders())
     try:
         return find_toolkit(found, env, wanted=request.toolkit), ""
-    except (ToolkitNotFoundError, ToolkitBrokenError) as error:
+    except (ToolkitNotFoundError, ToolkitBrokenError, FolderNotWritableError) as error:
         if request.need_toolkit or request.toolkit:
             raise
         return None, str(error)

@@ -15,6 +15,7 @@ import msgspec
 
 from builddoctor.errors import FolderNotWritableError
 from builddoctor.supervise.folders import traces_folder
+from builddoctor.units import printable
 
 LARGEST_BYTES = 64 * 1024
 
@@ -45,12 +46,19 @@ def read_settings(env: Mapping[str, str]) -> Settings:
 def write_settings(env: Mapping[str, str], settings: Settings) -> Path:
     """Write the file whole or not at all; its path. Raises FolderNotWritableError."""
     path = settings_file(env)
+    try:
+        content = msgspec.json.encode(settings) + b"\n"
+    except UnicodeEncodeError as error:
+        raise FolderNotWritableError(
+            f"cannot remember {printable(settings.tmpdir)}: its name is no UTF-8",
+            hint="name another folder: `export TMPDIR=/some/folder`",
+        ) from error
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix="settings-", dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(settings) + b"\n")
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

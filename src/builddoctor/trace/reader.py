@@ -19,19 +19,21 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 
 
 class TraceReader:
-    """Iterate to get the records; ``skipped`` counts the lines that were not readable."""
+    """Iterate to get the records; ``skipped`` counts the lines that were not readable, ``bytes_read`` all of them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.skipped = 0
+        self.bytes_read = 0
 
     def __iter__(self) -> Iterator[AnyRecord]:
         decoder = msgspec.json.Decoder(AnyRecord)
-        self.skipped = 0
+        self.skipped = self.bytes_read = 0
         first = True
         try:
             with self.path.open("rb") as file:
                 while line := file.readline(MAX_LINE_BYTES):
+                    self.bytes_read += len(line)
                     try:
                         record = decoder.decode(line)
                     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -15,7 +15,7 @@ import msgspec
 
 from builddoctor.errors import FolderNotWritableError
 from builddoctor.trace.records import Record
-from builddoctor.units import printable
+from builddoctor.units import printable_tree
 
 
 class TraceWriter:
@@ -66,7 +66,7 @@ class TraceWriter:
             return self._encoder.encode(record)
         except UnicodeEncodeError:
             # Somewhere in it is a file name that is no UTF-8.
-            return self._encoder.encode(_printable(msgspec.to_builtins(record)))
+            return self._encoder.encode(printable_tree(msgspec.to_builtins(record)))
 
     def sync(self) -> None:
         """Flush to the disk what was written since the last time. May block: call it from a thread."""
@@ -85,11 +85,3 @@ class TraceWriter:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
-
-
-def _printable(value: object) -> object:
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict):
-        return {name: _printable(each) for name, each in value.items()}
-    return [_printable(each) for each in value] if isinstance(value, list) else value

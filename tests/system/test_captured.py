@@ -1,0 +1,65 @@
+"""Probes that do not answer: they end, with all that they started, and say so."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from builddoctor.intercept.captured import run_captured
+from builddoctor.intercept.side_by_side import Patience
+
+HANGS = """#!/bin/sh
+sleep 1000 &
+echo $! >"$1"
+sleep 1000
+"""
+
+
+def ended(pid: int) -> bool:
+    """Gone, or dead and not yet buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "hangs"
+    path.write_text(HANGS)
+    path.chmod(0o755)
+    return str(path)
+
+
+def wait_until_ended(pid: int) -> None:
+    while not ended(pid):  # the test's own limit of time ends a failure
+        threading.Event().wait(0.01)
+
+
+def test_children_of_a_probe_end_with_it(tmp_path: Path, script: str) -> None:
+    """A script that hangs in `sleep`: nothing of it stays."""
+    said = run_captured([script, str(tmp_path / "pid")], timeout_s=1.0)
+    assert (said.status, said.silent, said.problem) == (None, True, "no answer in 1 s")
+    wait_until_ended(int((tmp_path / "pid").read_text()))
+
+
+def test_the_end_of_patience_ends_a_probe(tmp_path: Path, script: str) -> None:
+    """Long before its own time; afterwards no other is started."""
+    patience = Patience(1000.0)
+
+    def wait() -> None:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            threading.Event().wait(0.01)
+        patience.end()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    said = run_captured([script, str(tmp_path / "pid")], timeout_s=1000.0, patience=patience)
+    thread.join()
+    assert said.silent
+    wait_until_ended(int((tmp_path / "pid").read_text()))
+    said = run_captured(["/bin/sh", "-c", f"touch {tmp_path}/ran"], patience=patience)
+    assert (said.status, said.silent) == (None, True)
+    assert not (tmp_path / "ran").exists()
