@@ -106,7 +106,10 @@ class LivePhase:
 
     def kill(self, processes: Processes) -> bool:
         """End the tool and its children; False when it is not ours to signal, or no longer there."""
-        if self._handle is None or processes.start_ticks(self._handle.pid) != self._start_ticks:
+        if self._handle is None:
+            return False
+        ticks = processes.start_ticks(self._handle.pid)
+        if ticks is None or (self._start_ticks is not None and ticks != self._start_ticks):
             # The tool is gone and its number may be another's by now, and so may be that one's children.
             return False
         self.killed_by_us = True
