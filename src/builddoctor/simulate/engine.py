@@ -1,0 +1,363 @@
+"""The simulated build: a virtual clock, cores that are shared evenly, memory, a kernel that kills, and a policy.
+
+Covers: the build tool's open units, their phases one after the other, processor sharing, kills by the kernel and by the
+policy, second tries, samples. The policy hears the events that ``supervise.session`` would hand it, in its order.
+Does *not* cover: other users of the machine, swap, page cache, threads within a phase.
+
+Nothing here looks at a real clock or draws a random number: the same arguments give the same result. All running phases
+advance alike, so that one number, the work that each has done since the start, orders all ends (``_done_s``).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from builddoctor.model.phase import Estimate, Outcome, Phase, Unit
+from builddoctor.policy.actions import Action, Admit, GiveUp, Kill, Requeue, Warn
+from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, Tick, UnitEnded, UnitRegistered
+from builddoctor.simulate.result import USUAL, Failure, Host, PhaseRun, Result, Rules
+from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload, unit_id
+
+SLACK_MIB = 1e-6
+LEAST_WORK_S = 1e-3
+IDLE_LOOKS = 3
+"""A policy that starts nothing, while nothing runs, for this many looks has given up without saying so."""
+
+
+class Policy(Protocol):
+    """What decides: ``policy.governor.Governor``, or another scheduler (``simulate.baselines``)."""
+
+    def handle(self, event: Event, now_s: float) -> Sequence[Action]: ...
+
+    @property
+    def suspects(self) -> frozenset[int]: ...
+
+
+class _Unit(msgspec.Struct, eq=False):
+    index: int
+    work: UnitWork
+    at: int = 0
+    """which phase is next, or runs"""
+    tries: int = 0
+
+
+class _Live(msgspec.Struct, eq=False):
+    phase: Phase
+    unit: _Unit
+    work_s: float
+    peak_mib: float
+    asked_s: float
+    queued_s: float
+    waited_s: float = 0.0
+    tries: int = 0
+    from_s: float = 0.0
+    """``_done_s`` when it started"""
+    started_s: float = 0.0
+    estimate: Estimate = Estimate(peak_mib=0.0, spread_mib=0.0, source="")
+    killed: bool = False
+
+
+def simulate(
+    workload: Workload, policy: Policy, host: Host, rules: Rules = USUAL, *, first: Sequence[Event] = ()
+) -> Result:
+    """One build of ``workload`` under ``policy``, from its first look at memory to its end.
+
+    ``first``: events that the policy gets before any unit begins. A build ends at the first phase that is given up.
+    """
+    return _Simulation(workload, policy, host, rules).run(first)
+
+
+class _Simulation:
+    def __init__(self, workload: Workload, policy: Policy, host: Host, rules: Rules) -> None:
+        self._policy = policy
+        self._host = host
+        self._rules = rules
+        self._budget_mib, self._reserve_mib = host.budget_mib, host.reserve_mib
+        self._most_mib = host.limit_mib + SLACK_MIB
+        self._jobs = math.inf if rules.jobs is None else max(1, rules.jobs)
+        self._to_open = deque(_Unit(index, work) for index, work in enumerate(workload.units) if work.phases)
+        self._left = len(self._to_open)
+        self._open = 0
+        self._last_id = 0
+        self._waiting: dict[int, _Live] = {}
+        self._running: dict[int, _Live] = {}
+        self._now_s = 0.0
+        self._done_s = 0.0
+        self._used_mib = 0.0
+        self._slope_mib_s = 0.0
+        self._ends: list[tuple[float, int, int]] = []
+        self._kills_due: list[tuple[float, int, int]] = []
+        self._asks_due: deque[tuple[float, _Unit]] = deque()
+        self._look_s = math.inf
+        self._idle_looks = 0
+        self._ended_by_kernel: deque[_Live] = deque()
+        self._ending: dict[int, _Live] = {}
+        self._failure: Failure | None = None
+        self._stuck = False
+        self._kernel_kills = self._kills = self._requeued = 0
+        self._lost_s = self._peak_mib = self._over_s = self._running_s = 0.0
+        self._warnings: list[str] = []
+        self._finished: list[PhaseRun] = []
+
+    def run(self, first: Sequence[Event]) -> Result:
+        self._look()
+        for event in first:
+            self._feed(event)
+        self._open_units()
+        while self._left and self._failure is None and not self._stuck:
+            if self._ended_by_kernel:
+                self._over(self._ended_by_kernel.popleft(), Outcome.KILLED_BY_KERNEL)
+            else:
+                self._advance()
+        return Result(
+            makespan_s=self._now_s,
+            failure=self._failure,
+            unfinished=self._left,
+            kernel_kills=self._kernel_kills,
+            kills=self._kills,
+            requeued=self._requeued,
+            lost_s=self._lost_s,
+            peak_mib=self._peak_mib,
+            over_limit_s=self._over_s,
+            mean_running=self._running_s / self._now_s if self._now_s > 0 else 0.0,
+            warnings=tuple(self._warnings),
+            phases=tuple(self._finished),
+        )
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """To the next thing that happens, and let it happen."""
+        ends, running = self._ends, self._running
+        while ends and (ends[0][1] not in running or running[ends[0][1]].tries != ends[0][2]):
+            heapq.heappop(ends)
+        rate = min(1.0, self._host.cores / len(running)) if running else 1.0
+        end_s = self._now_s + (ends[0][0] - self._done_s) / rate if ends else math.inf
+        kill_s = self._kills_due[0][0] if self._kills_due else math.inf
+        ask_s = self._asks_due[0][0] if self._asks_due else math.inf
+        over_s = self._overrun_s(rate)
+        to_s = max(self._now_s, min(end_s, kill_s, ask_s, over_s, self._look_s))
+        if to_s == math.inf:
+            self._stuck = True
+            return
+        self._pass_time(to_s, rate)
+        if to_s == end_s:
+            self._done_s, phase_id, _ = heapq.heappop(ends)
+            self._over(self._stop(phase_id), Outcome.OK)
+        elif to_s == over_s:
+            self._kernel(self._host.limit_mib - SLACK_MIB)
+        elif to_s == kill_s:
+            _, phase_id, tries = heapq.heappop(self._kills_due)
+            if phase_id in running and running[phase_id].tries == tries:
+                self._over(self._stop(phase_id), Outcome.KILLED_BY_US)
+        elif to_s == ask_s:
+            self._ask(self._asks_due.popleft()[1])
+        else:
+            self._look()
+
+    def _pass_time(self, to_s: float, rate: float) -> None:
+        passed_s = to_s - self._now_s
+        if passed_s > 0:
+            self._running_s += passed_s * len(self._running)
+            if self._used_mib > self._most_mib:
+                self._over_s += passed_s
+            self._done_s += passed_s * rate
+            if self._slope_mib_s:
+                self._used_mib += passed_s * rate * self._slope_mib_s
+                self._peak_mib = max(self._peak_mib, self._used_mib)
+        self._now_s = to_s
+
+    def _overrun_s(self, rate: float) -> float:
+        """When growing phases reach the limit."""
+        if not self._rules.enforced or self._slope_mib_s <= 0 or not self._running:
+            return math.inf
+        return self._now_s + max(0.0, self._host.limit_mib - self._used_mib) / (self._slope_mib_s * rate)
+
+    # -- memory --------------------------------------------------------------------------------------------
+
+    def _held_mib(self, live: _Live) -> float:
+        if self._rules.growth == "flat":
+            return live.peak_mib
+        return live.peak_mib * min(1.0, (self._done_s - live.from_s) / live.work_s)
+
+    def _count_memory(self, change_mib: float) -> None:
+        """A phase came or went. Sums are made anew where they change with time, so that errors do not add up."""
+        if self._rules.growth == "flat":
+            self._used_mib = self._used_mib + change_mib if self._running else 0.0
+        else:
+            self._used_mib = sum(self._held_mib(live) for live in self._running.values())
+            self._slope_mib_s = sum(live.peak_mib / live.work_s for live in self._running.values())
+        self._look_s = min(self._look_s, self._next_look_s())
+
+    def _kernel(self, most_mib: float) -> None:
+        """End the largest phase while there are more bytes than memory."""
+        while self._rules.enforced and self._used_mib > most_mib and self._running:
+            worst = max(self._running.values(), key=lambda live: (self._held_mib(live), live.phase.phase_id))
+            self._peak_mib = max(self._peak_mib, self._host.limit_mib)
+            self._kernel_kills += 1
+            self._ended_by_kernel.append(self._stop(worst.phase.phase_id))
+        self._peak_mib = max(self._peak_mib, self._used_mib)
+
+    def _next_look_s(self) -> float:
+        if self._rules.sample_s is None:
+            return math.inf
+        return (math.floor(self._now_s / self._rules.sample_s + 1e-9) + 1) * self._rules.sample_s
+
+    def _look(self) -> None:
+        rss = tuple((phase_id, self._held_mib(live)) for phase_id, live in self._running.items())
+        suspects = sorted(self._running.keys() & self._policy.suspects)
+        cpu_s = tuple((phase_id, self._done_s - self._running[phase_id].from_s) for phase_id in suspects)
+        self._look_s = math.inf
+        if self._rules.sample_s is None and self._now_s > 0:
+            self._feed(Tick())
+        else:
+            self._feed(
+                Sampled(
+                    rss_mib=rss,
+                    headroom_mib=self._host.limit_mib - self._used_mib,
+                    budget_mib=self._budget_mib,
+                    reserve_mib=self._reserve_mib,
+                    cpu_s=cpu_s,
+                )
+            )
+        idle = not self._running and not self._asks_due and self._waiting
+        self._idle_looks = self._idle_looks + 1 if idle else 0
+        self._stuck = self._stuck or self._idle_looks > IDLE_LOOKS
+        grows = self._rules.growth == "ramp" and self._running
+        self._look_s = min(self._look_s, self._next_look_s() if grows else self._now_s + self._rules.quiet_s)
+
+    # -- units and phases ----------------------------------------------------------------------------------
+
+    def _open_units(self) -> None:
+        while self._to_open and self._open < self._jobs:
+            if self._to_open[0].work.after_all and self._open:
+                return
+            unit = self._to_open.popleft()
+            self._open += 1
+            work = unit.work
+            registered = Unit(unit_id=unit_id(unit.index), source=work.source, output=work.name, archs=work.archs)
+            self._feed(UnitRegistered(unit=registered))
+            self._ask(unit)
+
+    def _ask(self, unit: _Unit) -> None:
+        work: PhaseWork = unit.work.phases[unit.at]
+        self._last_id += 1
+        phase = Phase(
+            phase_id=self._last_id,
+            unit_id=unit_id(unit.index),
+            kind=work.kind,
+            source=unit.work.name,
+            arch=work.arch,
+            input_mib=work.input_mib,
+            tool=work.tool,
+        )
+        self._waiting[phase.phase_id] = _Live(
+            phase=phase,
+            unit=unit,
+            work_s=max(work.wall_s, LEAST_WORK_S),
+            peak_mib=work.peak_mib,
+            asked_s=self._now_s,
+            queued_s=self._now_s,
+        )
+        self._feed(PhaseAsked(phase=phase))
+
+    def _start(self, action: Admit) -> None:
+        live = self._waiting.pop(action.phase_id)
+        live.waited_s += self._now_s - live.queued_s
+        live.estimate = action.estimate
+        live.started_s, live.from_s, live.killed = self._now_s, self._done_s, False
+        live.tries += 1
+        self._running[action.phase_id] = live
+        heapq.heappush(self._ends, (live.from_s + live.work_s, action.phase_id, live.tries))
+        self._count_memory(live.peak_mib)
+
+    def _stop(self, phase_id: int) -> _Live:
+        live = self._running.pop(phase_id)
+        self._count_memory(-live.peak_mib)
+        return live
+
+    def _over(self, live: _Live, outcome: Outcome) -> None:
+        """A phase has ended: the policy's turn, and then that of the phase's unit."""
+        unit, phase_id = live.unit, live.phase.phase_id
+        done = self._done_s - live.from_s
+        held_mib = live.peak_mib
+        if self._rules.growth == "ramp" and outcome is not Outcome.OK:
+            held_mib *= min(1.0, done / live.work_s)
+        if self._rules.enforced:
+            held_mib = min(held_mib, self._host.limit_mib)
+        if outcome is Outcome.OK:
+            self._note(live)
+            unit.at += 1
+        else:
+            self._lost_s += done
+            unit.tries += 1
+        wall_s = self._now_s - live.started_s
+        live.queued_s = self._now_s
+        self._ending = {phase_id: live}
+        self._feed(PhaseEnded(phase_id=phase_id, outcome=outcome, peak_mib=held_mib, wall_s=wall_s))
+        if outcome is not Outcome.OK:
+            again = self._ending.pop(phase_id, None) is None
+            self._stuck = not again or unit.tries > self._rules.most_tries * len(unit.work.phases)
+            if again and self._failure is None and self._rules.redo == "unit":
+                unit.at = 0
+                self._ask(unit)
+        elif unit.at < len(unit.work.phases):
+            if self._rules.gap_s > 0:
+                self._asks_due.append((self._now_s + self._rules.gap_s, unit))
+            else:
+                self._ask(unit)
+        else:
+            self._feed(UnitEnded(unit_id=live.phase.unit_id))
+            self._open -= 1
+            self._left -= 1
+            self._open_units()
+
+    def _note(self, live: _Live) -> None:
+        self._finished.append(
+            PhaseRun(
+                phase_id=live.phase.phase_id,
+                unit=live.unit.work.name,
+                kind=live.phase.kind,
+                asked_s=live.asked_s,
+                waited_s=live.waited_s,
+                ended_s=self._now_s,
+                tries=live.tries,
+                expected_mib=live.estimate.peak_mib,
+                reserve_mib=live.estimate.reserve_mib,
+                peak_mib=live.peak_mib,
+            )
+        )
+
+    # -- the policy's wishes -------------------------------------------------------------------------------
+
+    def _feed(self, event: Event) -> None:
+        started = False
+        for action in self._policy.handle(event, self._now_s):
+            if isinstance(action, Admit):
+                self._start(action)
+                started = True
+            elif isinstance(action, Kill):
+                live = self._running[action.phase_id]
+                if not live.killed:
+                    live.killed = True
+                    self._kills += 1
+                    after_s = self._rules.kill_s + self._rules.kill_s_per_gib * self._held_mib(live) / 1024
+                    heapq.heappush(self._kills_due, (self._now_s + after_s, action.phase_id, live.tries))
+            elif isinstance(action, Requeue):
+                self._requeued += 1
+                live = self._ending.pop(action.phase_id)
+                if self._rules.redo == "phase":
+                    self._waiting[action.phase_id] = live
+            elif isinstance(action, GiveUp):
+                live = self._ending.pop(action.phase_id)
+                self._failure = Failure(unit=live.unit.work.name, kind=live.phase.kind, verdict=action.verdict)
+            elif isinstance(action, Warn):
+                self._warnings.append(action.text)
+        if started:
+            self._kernel(self._most_mib)

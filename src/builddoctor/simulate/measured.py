@@ -1,0 +1,182 @@
+"""Workloads from files: measured phases (JSON Lines), a digest of such (CSV), and traces of builddoctor.
+
+Covers: those three formats; a phase's time is its processor time where the file has it, since the simulator shares
+cores by itself, and its wall time otherwise.
+Does *not* cover: writing any of them. A file that cannot be read or understood is a TraceError.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from builddoctor.errors import TraceError
+from builddoctor.model.phase import Outcome, PhaseKind
+from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload
+from builddoctor.trace.reader import TraceReader
+from builddoctor.trace.records import PhaseFinished, PhaseQueued, UnitBegan
+from builddoctor.units import MIB
+
+KIND_OF = {
+    "preprocess": PhaseKind.PREPROCESS,
+    "cudafe++": PhaseKind.CUDAFE,
+    "cicc": PhaseKind.CICC,
+    "ptxas": PhaseKind.PTXAS,
+    "fatbinary": PhaseKind.NVLINK,
+    "nvlink": PhaseKind.NVLINK,
+    "host": PhaseKind.HOST,
+    "host-compile": PhaseKind.HOST,
+    "host-compile-cxx": PhaseKind.HOST,
+    "link": PhaseKind.LINK,
+}
+"""What measured phases are called, and what they are here."""
+
+TOOL_OF = {PhaseKind.PREPROCESS: "cc1plus", PhaseKind.HOST: "cc1plus", PhaseKind.LINK: "collect2"}
+"""Where the program is not called as the phase is."""
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase in either kind of file."""
+
+    unit: str
+    kind: str
+    arch: str = ""
+    input_mib: float = 0.0
+    peak_mib: float
+    wall_s: float
+    cpu_s: float = 0.0
+
+
+class _MeasuredRow(msgspec.Struct, frozen=True, kw_only=True):
+    unit: str
+    phase: str
+    arch: str = ""
+    input_bytes: float = 0.0
+    peak_mib: float
+    wall_s: float
+    cpu_s: float = 0.0
+
+
+def from_measurements(path: Path) -> Workload:
+    """A file of measured phases: a line of provenance, then one object a line with ``unit``, ``phase``, ``arch``,
+    ``input_bytes``, ``peak_mib``, ``wall_s`` and ``cpu_s``."""
+    decoder = msgspec.json.Decoder(_MeasuredRow)
+    try:
+        provenance, *lines = path.read_bytes().splitlines()
+        msgspec.json.decode(provenance)
+        rows = [decoder.decode(line) for line in lines if line.strip()]
+    except (OSError, ValueError, RecursionError) as error:
+        raise TraceError(f"cannot read measured phases from {path}: {error}") from error
+    return _workload(
+        path,
+        [
+            _Row(
+                unit=row.unit,
+                kind=row.phase,
+                arch=row.arch,
+                input_mib=row.input_bytes / MIB,
+                peak_mib=row.peak_mib,
+                wall_s=row.wall_s,
+                cpu_s=row.cpu_s,
+            )
+            for row in rows
+        ],
+    )
+
+
+def from_digest(path: Path) -> Workload:
+    """A CSV file with the columns unit, kind, arch, input_mib, peak_mib, wall_s, cpu_s; lines with # are remarks."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            table = list(csv.DictReader(line for line in file if not line.startswith("#")))
+        rows = msgspec.convert(table, list[_Row], strict=False)
+    except (OSError, ValueError, csv.Error) as error:
+        raise TraceError(f"cannot read a digest of phases from {path}: {error}") from error
+    return _workload(path, rows)
+
+
+def from_trace(path: Path) -> Workload:
+    """The build that a trace recorded: every phase that ended by itself, as its last run was. Raises TraceError.
+
+    What configure steps compiled is left out. A phase that never ran to its end is missing from its unit.
+    """
+    names: dict[str, UnitBegan] = {}
+    queued: dict[int, PhaseQueued] = {}
+    ended: dict[int, PhaseFinished] = {}
+    for record in TraceReader(path):
+        if isinstance(record, UnitBegan):
+            names[record.unit_id] = record
+        elif isinstance(record, PhaseQueued):
+            queued[record.phase_id] = record
+        elif isinstance(record, PhaseFinished) and record.outcome in (Outcome.OK, Outcome.FAILED):
+            ended[record.phase_id] = record
+    phases: dict[str, list[PhaseWork]] = {unit_id: [] for unit_id, unit in names.items() if unit.counted}
+    for phase_id, asked in queued.items():
+        begun, end = names.get(asked.unit_id), ended.get(phase_id)
+        if end is None or (begun is not None and not begun.counted):
+            continue
+        # A phase of no known unit is a unit of its own.
+        phases.setdefault(asked.unit_id if begun is not None else f"phase {phase_id}", []).append(_traced(asked, end))
+    units = []
+    for unit_id, work in phases.items():
+        if not work:
+            continue
+        begun = names.get(unit_id)
+        name = (begun.source or begun.output) if begun is not None else ""
+        units.append(_unit(name or unit_id, work))
+    return Workload(name=path.name, units=tuple(units))
+
+
+def _traced(asked: PhaseQueued, end: PhaseFinished) -> PhaseWork:
+    return PhaseWork(
+        kind=_kind(asked.kind),
+        arch=asked.arch,
+        input_mib=asked.input_mib,
+        peak_mib=end.peak_mib,
+        wall_s=end.cpu_s or end.wall_s,
+        tool=asked.tool,
+    )
+
+
+def _workload(path: Path, rows: Iterable[_Row]) -> Workload:
+    units: dict[str, list[PhaseWork]] = {}
+    for row in rows:
+        kind = _kind(row.kind)
+        figures = (row.input_mib, row.peak_mib, row.wall_s, row.cpu_s)
+        if not all(math.isfinite(figure) and figure >= 0 for figure in figures):
+            raise TraceError(f"{path}: a phase of {row.unit} has figures that cannot be: {figures}")
+        units.setdefault(row.unit, []).append(
+            PhaseWork(
+                kind=kind,
+                # Gates announce the arch that the code is for, whichever tool it is.
+                arch=row.arch.replace("compute_", "sm_"),
+                input_mib=row.input_mib,
+                peak_mib=row.peak_mib,
+                wall_s=row.cpu_s or row.wall_s,
+                tool=TOOL_OF.get(kind, kind.value),
+            )
+        )
+    if not units:
+        raise TraceError(f"{path} holds no phases")
+    return Workload(name=path.name, units=tuple(_unit(name, phases) for name, phases in units.items()))
+
+
+def _unit(name: str, phases: list[PhaseWork]) -> UnitWork:
+    links = all(phase.kind is PhaseKind.LINK for phase in phases)
+    return UnitWork(
+        name=name,
+        source="" if links else name,
+        archs=tuple(sorted({phase.arch for phase in phases if phase.arch})),
+        phases=tuple(phases),
+        after_all=links,
+    )
+
+
+def _kind(name: str) -> PhaseKind:
+    if name not in KIND_OF:
+        raise TraceError(f"no phase is called {name!r}; known are {', '.join(sorted(KIND_OF))}")
+    return KIND_OF[name]

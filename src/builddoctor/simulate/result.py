@@ -1,0 +1,117 @@
+"""What a simulation is given beside the workload, and what it answers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from builddoctor.model.limits import MemoryLevel, MemoryReading
+from builddoctor.model.phase import PhaseKind
+from builddoctor.policy.budget import allowance
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """The simulated machine: nobody else uses it."""
+
+    cores: int
+    limit_mib: float
+    own_budget_mib: float | None = None
+    """what the policy may hand out; None: what production would make of the limit"""
+
+    @property
+    def budget_mib(self) -> float:
+        if self.own_budget_mib is not None:
+            return self.own_budget_mib
+        level = MemoryLevel(source="simulated", kind="cgroup-v2", limit_mib=self.limit_mib, headroom_mib=self.limit_mib)
+        return allowance(MemoryReading(levels=(level,)), 0.0).budget_mib
+
+    @property
+    def reserve_mib(self) -> float:
+        return max(0.0, self.limit_mib - self.budget_mib)
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """How the simulated world behaves."""
+
+    jobs: int | None = None
+    """units that the build tool keeps open; None: all"""
+    growth: Literal["flat", "ramp"] = "flat"
+    """a phase holds its peak from its start on, or grows evenly to it over its run"""
+    sample_s: float | None = 0.25
+    """memory is looked at on multiples of this, where something has changed since; None: once, before the build. With
+    flat growth gigabytes come from one look to the next, which no compiler does and every governor takes for danger"""
+    quiet_s: float = 5.0
+    """and this long after the last look where nothing has; then what the policy sees is that time passes"""
+    kill_s: float = 0.1
+    kill_s_per_gib: float = 0.08
+    """from a kill being decided to its memory being back"""
+    gap_s: float = 0.0
+    """between two phases of a unit: the driver and the next gate"""
+    enforced: bool = True
+    """the kernel ends the largest phase beyond the limit; False: nobody does, as with ``--memory``"""
+    redo: Literal["phase", "unit"] = "phase"
+    """what is run again after a kill"""
+    most_tries: int = 50
+    """runs of one phase (or unit); then the simulation ends, unfinished"""
+
+
+USUAL = Rules()
+"""All units open, memory at once, four looks a second."""
+
+
+class PhaseRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase that ran to its end."""
+
+    phase_id: int
+    unit: str
+    kind: PhaseKind
+    asked_s: float
+    waited_s: float
+    """in line, all its tries together"""
+    ended_s: float
+    tries: int
+    expected_mib: float
+    """median of the last estimate that it was admitted with"""
+    reserve_mib: float
+    peak_mib: float
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A phase that the policy gave up, and with it the build."""
+
+    unit: str
+    kind: PhaseKind
+    verdict: str
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One simulated build."""
+
+    makespan_s: float
+    failure: Failure | None
+    unfinished: int
+    """units that did not end well; 0 for a build that completed"""
+    kernel_kills: int
+    kills: int
+    """by the policy"""
+    requeued: int
+    lost_s: float
+    """processor time of what was killed"""
+    peak_mib: float
+    """most that phases held together; at most the limit where the kernel holds it"""
+    over_limit_s: float
+    """time beyond the limit: only where nobody enforces it"""
+    mean_running: float
+    warnings: tuple[str, ...]
+    phases: tuple[PhaseRun, ...]
+    """in the order of their ends"""
+
+    @property
+    def completed(self) -> bool:
+        return self.unfinished == 0
+
+    @property
+    def waited_s(self) -> float:
+        """Of all phases together."""
+        return sum(each.waited_s for each in self.phases)
