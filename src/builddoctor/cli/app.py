@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import builddoctor
-from builddoctor.cli import build, doctor, machine, run, trace
+from builddoctor.cli import build, doctor, history, machine, run, trace
 from builddoctor.cli.output import print_error, print_notes
 from builddoctor.errors import BuildDoctorError, MemoryBudgetError, UsageError
 
@@ -29,6 +29,7 @@ app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.command("doctor")(doctor.doctor)
 app.add_typer(trace.app, name="trace")
 app.add_typer(machine.app, name="machine")
+app.add_typer(history.app, name="history")
 
 
 def _version(value: bool) -> None:

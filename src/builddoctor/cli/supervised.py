@@ -17,9 +17,10 @@ from builddoctor.render.closing import closing
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.supervise.build import Finished, supervise
 from builddoctor.supervise.fronts import Fronts
+from builddoctor.supervise.phases import describe
 from builddoctor.supervise.prepare import Prepared
 from builddoctor.supervise.screen import BoardScreen, Screen, wants_board
-from builddoctor.supervise.session import Session, describe
+from builddoctor.supervise.session import Session
 
 
 def run_supervised(

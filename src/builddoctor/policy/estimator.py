@@ -1,24 +1,55 @@
 """How much memory a phase will take.
 
-Covers: the interface that the governor asks, and the first estimator behind it: priors by tool, the unit's own earlier
-phases, and what this very build has taught.
-Does *not* cover: history across builds and recipes; they will stand in front of the priors, behind this interface.
+Covers: the interface that the governor asks, and the estimator behind it. Evidence of a phase, in order: its unit's
+past (``policy.past``), the unit's earlier phases in this build and the size of its input (``policy.clues``), the
+tool's prior (``policy.priors``). Each gives a median and a bound, from how far such guesses were off so far
+(``policy.residuals``).
+Does *not* cover: recipes; keeping the past (``history``).
 
-Priors are fits of 369 measured phases of TransformerEngine 2.8 for sm_100 (nvcc 13.0.88, gcc 12.2, x86-64):
-``cicc`` = 2.37 x the unit's ``cudafe++`` - 550 MiB (R2 0.95), ``ptxas`` = 45 MiB + 29.2 MiB per MB of PTX (R2 0.97),
-host compile = 0.90 x ``cudafe++`` - 49 MiB (R2 0.86). Input size says little of the front end (R2 0.32).
+Guesses are put together by inverse variance in logarithms: a narrow one (the past) decides, a wide one hardly counts,
+and no threshold is needed below which evidence is dropped. They rest on the same unit and err together, so the bound
+is as near as the nearest, never nearer; where guesses contradict each other, it moves away.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
+from builddoctor.model.past import PastUnit, UnitKey
 from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
+from builddoctor.policy.clues import Clue, Done, UnitNotes, clues
+from builddoctor.policy.durations import Durations
+from builddoctor.policy.past import ONE_BUILD, recall, size_of
+from builddoctor.policy.priors import SHIPPED, Priors, Sort
+from builddoctor.policy.residuals import Book
 
 RAISE_FACTOR = 1.5
 """A killed phase comes back with this much more than it held, or than was expected, whichever is more."""
 
-MB_PER_MIB = 1.048576
+LEAST_UP = 0.05
+"""No bound is nearer to its median than this residual, whatever the evidence."""
+
+EXTRA_MIB = 8.0
+"""And this much: page sizes, paths in preprocessed files."""
+
+MOST_UP = 3.0
+"""No bound is further from its median than this residual: a factor of 20."""
+
+LEAST_MIB = 0.1
+"""No process is smaller: less is a counter that could not be read."""
+
+LARGEST_MIB = 1e9
+"""A pebibyte: more is no figure."""
+
+MOST_UNITS = 4096
+"""Units kept in mind; the ones touched longest ago go."""
+
+STALE_FROM = 0.1
+"""A unit whose first phases are off from their past by less is the same unit."""
+
+Z_OF_BOUND = 1.6449
+"""Standard deviations from median to bound, were it a normal distribution."""
 
 
 class Estimator(Protocol):
@@ -40,73 +71,178 @@ class Estimator(Protocol):
         """Time still to go in this phase's unit, from this phase on: the order of admission."""
         ...
 
-
-def prior(phase: Phase, front_end_mib: float | None) -> Estimate:
-    """First guess from the tool, the input's size, and the unit's ``cudafe++`` peak where it has run."""
-    input_mb = phase.input_mib * MB_PER_MIB
-    kind = phase.kind
-    if kind is PhaseKind.PREPROCESS:
-        peak, spread, source = 75.0, 40.0, "prior"
-    elif kind is PhaseKind.CUDAFE:
-        peak, spread, source = 176.0 + 77.0 * input_mb, 150.0, "prior: input size"
-    elif kind is PhaseKind.CICC and front_end_mib is not None:
-        peak = max(180.0, 2.37 * front_end_mib - 550.0)
-        spread, source = 60.0 + 0.15 * peak, "front end of the unit"
-    elif kind is PhaseKind.CICC:
-        peak, spread, source = 136.0 + 130.0 * input_mb, 400.0, "prior: input size"
-    elif kind is PhaseKind.PTXAS:
-        peak = 45.0 + 29.2 * input_mb
-        spread, source = 50.0 + 0.1 * peak, "prior: PTX size"
-    elif kind is PhaseKind.HOST and front_end_mib is not None:
-        peak = max(190.0, 0.90 * front_end_mib - 49.0)
-        spread, source = 60.0 + 0.15 * peak, "front end of the unit"
-    elif kind is PhaseKind.HOST:
-        peak, spread, source = 260.0, 300.0, "prior"
-    else:
-        peak, spread, source = 170.0, 150.0, "prior"
-    return Estimate(peak_mib=peak, spread_mib=spread, source=source)
+    def wall_s(self, phase: Phase) -> float:
+        """Time expected of this phase alone."""
+        ...
 
 
-class PriorEstimator:
-    """Priors, sharpened by what this build has shown."""
+class _Guess:
+    """A median and how far above it the bound lies, as logarithms."""
 
-    def __init__(self) -> None:
-        self._front_end_mib: dict[str, float] = {}
-        self._front_end_s: dict[str, float] = {}
-        self._seen_mib: dict[tuple[str, PhaseKind], float] = {}
+    __slots__ = ("middle", "source", "up")
+
+    def __init__(self, middle: float, up: float, source: str) -> None:
+        self.middle = middle
+        self.up = min(max(up, LEAST_UP), MOST_UP)
+        self.source = source
+
+
+class LearningEstimator:
+    """Priors and the past, sharpened by every phase that ends."""
+
+    def __init__(self, priors: Priors = SHIPPED) -> None:
+        self._priors = priors
+        self._books: dict[tuple[Sort, str], Book] = {}
+        self._units: dict[str, UnitNotes] = {}
         self._floor_mib: dict[tuple[str, PhaseKind, str, str], float] = {}
+        self._durations = Durations()
+
+    def know(
+        self, unit_id: str, *, key: UnitKey | None = None, past: PastUnit | None = None, archs: tuple[str, ...] = ()
+    ) -> None:
+        """A unit began: what it is, and what earlier builds took for it."""
+        notes = self._notes(unit_id)
+        notes.key, notes.past = key, past
+        notes.arch_count = max(1, len(archs))
+        notes.version += 1
+
+    def forget(self, unit_id: str) -> None:
+        """A unit ended; nothing is asked about it any more."""
+        self._units.pop(unit_id, None)
 
     def estimate(self, phase: Phase) -> Estimate:
-        seen = self._seen_mib.get((phase.unit_id, phase.kind))
-        if seen is not None and phase.kind in (PhaseKind.CICC, PhaseKind.PTXAS):
-            # The same unit's earlier arch: much the same code again.
-            estimate = Estimate(peak_mib=seen, spread_mib=40.0 + 0.15 * seen, source="the unit's other arch")
-        else:
-            estimate = prior(phase, self._front_end_mib.get(phase.unit_id))
-        floor = self._floor_mib.get(_key(phase), 0.0)
-        if floor > estimate.reserve_mib:
-            return Estimate(peak_mib=floor, spread_mib=0.0, source="raised after a kill")
+        notes = self._notes(phase.unit_id)
+        guesses = [self._by_clue(clue, phase) for clue in clues(phase, notes)]
+        if (past := self._by_past(phase, notes)) is not None:
+            guesses.insert(0, past)
+        estimate = _as_estimate(_combined(guesses))
+        floor_mib = self._floor_mib.get(_key(phase), 0.0)
+        if floor_mib > estimate.reserve_mib:
+            return Estimate(peak_mib=floor_mib, spread_mib=0.0, source="raised after a kill")
         return estimate
 
+    def quantile(self, phase: Phase, share: float) -> float:
+        """The size (MiB) that this share of such phases stays below; ``share`` in 0.001 to 0.999."""
+        return quantile_mib(self.estimate(phase), share)
+
+    def wall_s(self, phase: Phase) -> float:
+        return self._durations.wall_s(phase, self._notes(phase.unit_id))
+
     def observe(self, phase: Phase, *, outcome: Outcome, peak_mib: float, wall_s: float) -> None:
-        if outcome not in (Outcome.OK, Outcome.FAILED):
+        if outcome is not Outcome.OK and outcome is not Outcome.FAILED:
             return
-        key = (phase.unit_id, phase.kind)
-        self._seen_mib[key] = max(peak_mib, self._seen_mib.get(key, 0.0))
-        if phase.kind is PhaseKind.CUDAFE:
-            self._front_end_mib[phase.unit_id] = peak_mib
-            self._front_end_s[phase.unit_id] = wall_s
+        if not (math.isfinite(peak_mib) and LEAST_MIB <= peak_mib <= LARGEST_MIB):
+            return
+        notes = self._notes(phase.unit_id)
+        if outcome is Outcome.OK:
+            # A compile error ends a phase early: it shows what it took, not what it needs.
+            for clue in clues(phase, notes):
+                residual = math.log(peak_mib / self._priors[clue.sort].base_mib(clue.x))
+                self._book(clue.sort, phase.tool).add(clue.features, residual)
+            self._compare_with_past(phase, notes, peak_mib)
+            self._durations.observe(phase, notes, wall_s)
+        notes.note(Done(phase, peak_mib, wall_s if math.isfinite(wall_s) else 0.0))
 
     def raise_after_kill(self, phase: Phase, *, peak_mib: float, reserved_mib: float) -> Estimate:
         key = _key(phase)
-        self._floor_mib[key] = max(self._floor_mib.get(key, 0.0), RAISE_FACTOR * max(peak_mib, reserved_mib))
+        raised_mib = RAISE_FACTOR * max(peak_mib, reserved_mib)
+        self._floor_mib[key] = max(self._floor_mib.get(key, 0.0), min(raised_mib, LARGEST_MIB))
         return self.estimate(phase)
 
     def remaining_s(self, phase: Phase) -> float:
-        # The front end's time stands for the rest of its unit; before it ran, the input's size has to do.
-        front_end_s = self._front_end_s.get(phase.unit_id, 0.2 * phase.input_mib)
-        shares = {PhaseKind.CUDAFE: 8.0, PhaseKind.CICC: 7.0, PhaseKind.PTXAS: 4.0, PhaseKind.HOST: 3.0}
-        return front_end_s * shares.get(phase.kind, 0.0)
+        return self._durations.remaining_s(phase, self._notes(phase.unit_id))
+
+    # -- evidence ------------------------------------------------------------------------------------------
+
+    def _notes(self, unit_id: str) -> UnitNotes:
+        notes = self._units.get(unit_id)
+        if notes is None:
+            notes = self._units[unit_id] = UnitNotes()
+            if len(self._units) > MOST_UNITS:
+                del self._units[next(iter(self._units))]
+        return notes
+
+    def _book(self, sort: Sort, group: str) -> Book:
+        book = self._books.get((sort, group))
+        if book is None:
+            prior = self._priors[sort]
+            book = Book(prior.residuals, prior_weight=prior.weight, bandwidth=prior.bandwidth)
+            self._books[(sort, group)] = book
+        return book
+
+    def _by_clue(self, clue: Clue, phase: Phase) -> _Guess:
+        residual, bound = self._book(clue.sort, phase.tool).spread(clue.features)
+        base = math.log(self._priors[clue.sort].base_mib(clue.x))
+        return _Guess(base + residual, bound - residual, clue.sort.value)
+
+    def _by_past(self, phase: Phase, notes: UnitNotes) -> _Guess | None:
+        base = self._past_base(phase, notes)
+        if base is None:
+            return None
+        middle, distance = base
+        residual, bound = self._book(Sort.PAST, _group(phase, distance)).spread((), widen=distance + notes.staleness)
+        name = "history" if distance <= ONE_BUILD else "history, not quite the same"
+        return _Guess(middle + residual, bound - residual, name)
+
+    def _past_base(self, phase: Phase, notes: UnitNotes) -> tuple[float, float] | None:
+        """Logarithm of what the past took, carried over to today's input where size decides; and the distance."""
+        known = recall(phase, notes.key, notes.past) if notes.past is not None else None
+        if known is None or not LEAST_MIB <= known.peak_mib <= LARGEST_MIB:
+            return None
+        middle = math.log(known.peak_mib)
+        if phase.kind in (PhaseKind.CUDAFE, PhaseKind.PTXAS):
+            prior = self._priors[Sort.PTXAS if phase.kind is PhaseKind.PTXAS else Sort.FRONT_END]
+            middle += math.log(prior.base_mib(size_of(phase)) / prior.base_mib(known.input_mib))
+        return middle, known.distance
+
+    def _compare_with_past(self, phase: Phase, notes: UnitNotes, peak_mib: float) -> None:
+        base = self._past_base(phase, notes)
+        if base is None:
+            return
+        middle, distance = base
+        residual = math.log(peak_mib) - middle
+        self._book(Sort.PAST, _group(phase, distance)).add((), residual)
+        if phase.kind is not PhaseKind.PREPROCESS and abs(residual) > max(STALE_FROM, distance):
+            # The source has changed since: what is still to come of this unit is less certain, too.
+            notes.staleness = max(notes.staleness, abs(residual))
+
+
+def quantile_mib(estimate: Estimate, share: float) -> float:
+    """The size that this share of such phases stays below: log-normal through the estimate's median and bound."""
+    peak_mib = max(estimate.peak_mib, 1e-6)
+    sigma = math.log(max(estimate.reserve_mib, peak_mib) / peak_mib) / Z_OF_BOUND
+    return peak_mib * math.exp(min(sigma * _z(min(max(share, 0.001), 0.999)), 20.0))
+
+
+def _z(share: float) -> float:
+    """Inverse of the normal distribution, to 0.0005 (Abramowitz and Stegun 26.2.23)."""
+    tail = min(share, 1 - share)
+    t = math.sqrt(-2 * math.log(tail))
+    z = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
+    return z if share > 0.5 else -z
+
+
+def _combined(guesses: list[_Guess]) -> _Guess:
+    if len(guesses) == 1:
+        return guesses[0]
+    weights = [each.up**-2 for each in guesses]
+    middle = sum(weight * each.middle for weight, each in zip(weights, guesses, strict=True)) / sum(weights)
+    best = min(guesses, key=lambda each: each.up)
+    # Chi square of the disagreement; bounds stand for 1.64 standard deviations.
+    chi2 = sum(((each.middle - middle) * Z_OF_BOUND / each.up) ** 2 for each in guesses) / (len(guesses) - 1)
+    widened = best.up * math.sqrt(max(1.0, chi2))
+    furthest = max(each.middle + each.up for each in guesses) - middle
+    return _Guess(middle, max(best.up, min(widened, furthest)), best.source)
+
+
+def _as_estimate(guess: _Guess) -> Estimate:
+    peak_mib = min(math.exp(min(guess.middle, 25.0)), LARGEST_MIB)
+    return Estimate(peak_mib=peak_mib, spread_mib=peak_mib * (math.exp(guess.up) - 1) + EXTRA_MIB, source=guess.source)
+
+
+def _group(phase: Phase, distance: float) -> str:
+    """Pasts at like distances err alike; and so do phases of one kind."""
+    return f"{phase.kind.value} {'same' if distance <= ONE_BUILD else 'near'}"
 
 
 def _key(phase: Phase) -> tuple[str, PhaseKind, str, str]:

@@ -1,0 +1,70 @@
+"""``builddoctor history show|clear``: what earlier builds took, which later ones are planned by."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import msgspec
+import typer
+
+from builddoctor.cli.output import print_data, print_notes
+from builddoctor.errors import FolderNotWritableError
+from builddoctor.history.store import History
+from builddoctor.render.history import past_rows, project_rows
+from builddoctor.supervise.folders import history_file
+
+app = typer.Typer(no_args_is_help=True, help="What earlier builds took.", rich_markup_mode=None)
+
+Project = Annotated[str, typer.Option("--project", metavar="NAME", help="One project, by the name of its folder.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("show")
+def show(project: Project = "", json: JsonOption = False) -> None:
+    """The projects that were built before; with --project its units, the largest first."""
+    history = _open()
+    if history is None:
+        print_data("[]" if json else "no history yet")
+        return
+    if project:
+        units = history.units(project)
+        print_data(msgspec.json.encode(units).decode() if json else "\n".join(past_rows(units)))
+    else:
+        rows = history.projects()
+        told = project_rows([(row.project, row.units, row.updated_at) for row in rows])
+        print_data(msgspec.json.encode(rows).decode() if json else "\n".join(told))
+    _tell(history)
+
+
+@app.command("clear")
+def clear(project: Project = "", json: JsonOption = False) -> None:
+    """Forget all earlier builds, or those of one project. Later builds then begin without."""
+    history = _open()
+    gone = 0
+    if history is not None:
+        gone = history.clear(project or None)
+        if history.problem or not history.writable:
+            raise FolderNotWritableError(
+                history.problem or f"the history {history.path} cannot be written",
+                hint=f"`rm {history.path}` does the same where you may",
+            )
+        history.close()
+    print_data(msgspec.json.encode({"units": gone}).decode() if json else f"{gone} units forgotten")
+
+
+def _open() -> History | None:
+    """The history; None where there is none yet."""
+    path = history_file(os.environ)
+    if not path.exists():
+        return None
+    opened = History.open(path)
+    if opened.problem:
+        print_notes([f"builddoctor: {opened.problem}"])
+    return opened.history
+
+
+def _tell(history: History) -> None:
+    if history.problem:
+        print_notes([f"builddoctor: {history.problem}"])
+    history.close()

@@ -1,0 +1,1 @@
+"""What earlier builds took, in one SQLite file of the user's."""

@@ -1,0 +1,131 @@
+"""How long phases take, and how long a unit still has to go: the order of admission.
+
+Covers: first guesses by input and by the unit's earlier phases, one running factor a kind, and the unit's past.
+Does *not* cover: memory (``policy.estimator``). Times of other machines would mislead; order is all that is asked of
+these, so a common factor does not matter, and one between kinds is learned in a few phases.
+"""
+
+from __future__ import annotations
+
+import math
+
+from builddoctor.model.past import PastPhase
+from builddoctor.model.phase import Phase, PhaseKind
+from builddoctor.policy.clues import UnitNotes
+from builddoctor.policy.past import median, recall
+
+PRIOR_WEIGHT = 4.0
+LARGEST_STEP = 2.0
+"""One odd phase moves a factor by no more than this residual over the number seen."""
+
+MEMORY = 50.0
+"""Phases after which a factor follows with this much inertia."""
+
+ORDER = {
+    PhaseKind.PREPROCESS: 0,
+    PhaseKind.CUDAFE: 1,
+    PhaseKind.CICC: 2,
+    PhaseKind.PTXAS: 3,
+    PhaseKind.HOST: 4,
+    PhaseKind.NVLINK: 5,
+    PhaseKind.LINK: 6,
+}
+
+
+class Durations:
+    """Running factors of this build."""
+
+    def __init__(self) -> None:
+        self._factor: dict[str, tuple[float, float]] = {}
+
+    def observe(self, phase: Phase, notes: UnitNotes, wall_s: float) -> None:
+        """A phase took this long; called before the unit's notes know of it."""
+        if not (math.isfinite(wall_s) and wall_s > 0):
+            return
+        name = _name(phase.kind, notes)
+        factor, count = self._factor.get(name, (0.0, PRIOR_WEIGHT))
+        step = math.log(max(wall_s, 0.01) / self._first_guess_s(phase.kind, phase.input_mib, notes)) - factor
+        count = min(count + 1, MEMORY)
+        self._factor[name] = (factor + max(-LARGEST_STEP, min(LARGEST_STEP, step)) / count, count)
+
+    def wall_s(self, phase: Phase, notes: UnitNotes) -> float:
+        """Time expected of one phase."""
+        if notes.past is not None:
+            known = recall(phase, notes.key, notes.past)
+            if known is not None and known.wall_s > 0:
+                return known.wall_s
+        return self._guess_s(phase.kind, phase.input_mib, notes)
+
+    def remaining_s(self, phase: Phase, notes: UnitNotes) -> float:
+        """Time from the phase's start to the end of its unit, its phases one after the other."""
+        known = notes.remaining.get(phase.phase_id)
+        if known is not None and known[0] == notes.version:
+            return known[1]
+        own_s = self.wall_s(phase, notes)
+        later_s = self._past_s(phase, notes)
+        if later_s is None:
+            later_s = self._later_s(phase, own_s, notes)
+        notes.remaining[phase.phase_id] = (notes.version, own_s + later_s)
+        return own_s + later_s
+
+    def _guess_s(self, kind: PhaseKind, input_mib: float, notes: UnitNotes) -> float:
+        factor, _ = self._factor.get(_name(kind, notes), (0.0, 0.0))
+        return self._first_guess_s(kind, input_mib, notes) * math.exp(factor)
+
+    def _first_guess_s(self, kind: PhaseKind, input_mib: float, notes: UnitNotes) -> float:
+        """Fits of TransformerEngine's phases."""
+        size = min(input_mib, 1e6) if input_mib > 0 else 0.0
+        front_s = notes.front_end.wall_s if notes.front_end is not None else None
+        if kind is PhaseKind.PREPROCESS:
+            return 0.25
+        if kind is PhaseKind.CUDAFE:
+            return 0.1 + 0.25 * size
+        if kind is PhaseKind.CICC:
+            return 0.1 + (2.5 * front_s if front_s is not None else 0.6 * size)
+        if kind is PhaseKind.PTXAS:
+            return 0.05 + 1.0 * size
+        if kind is PhaseKind.HOST and notes.cicc is not None:
+            return 0.8 + 0.5 * notes.cicc_s
+        if kind is PhaseKind.HOST and front_s is not None:
+            return 0.5 + 1.5 * front_s
+        return 2.5 if kind is PhaseKind.HOST else 1.0
+
+    def _later_s(self, phase: Phase, own_s: float, notes: UnitNotes) -> float:
+        """What follows in a CUDA unit that has no past: the other architectures, and the host compile."""
+        kind = phase.kind
+        if kind not in (PhaseKind.CUDAFE, PhaseKind.CICC, PhaseKind.PTXAS):
+            return 0.0 if kind is not PhaseKind.PREPROCESS or notes.front_end is None else own_s
+        to_go = max(0, notes.arch_count - sum(each.phase.kind is PhaseKind.PTXAS for each in notes.done))
+        if kind is PhaseKind.CUDAFE:
+            cicc_s = 2.5 * own_s
+            return max(1, to_go) * 1.5 * cicc_s + 0.8 + 0.5 * cicc_s
+        cicc_s = own_s if kind is PhaseKind.CICC else notes.cicc_s
+        ptxas_s = 0.5 * own_s if kind is PhaseKind.CICC else 0.0
+        host_s = self._guess_s(PhaseKind.HOST, 1.0, notes) if notes.cicc is not None else 0.8 + 0.5 * cicc_s
+        return ptxas_s + max(0, to_go - 1) * 1.5 * cicc_s + host_s
+
+    def _past_s(self, phase: Phase, notes: UnitNotes) -> float | None:
+        """What the unit's past says of the phases that this build has not seen of it yet; None without one."""
+        if notes.past is None:
+            return None
+        seen = {(each.phase.kind, each.phase.arch) for each in notes.done}
+        seen.add((phase.kind, phase.arch))
+        rank = ORDER[phase.kind] if phase.kind is not PhaseKind.PREPROCESS else -1
+        in_archs = phase.kind in (PhaseKind.CICC, PhaseKind.PTXAS)
+        total_s = 0.0
+        for past in notes.past.phases:
+            if past.kind is PhaseKind.PREPROCESS or (past.kind, past.arch) in seen:
+                continue
+            if ORDER[past.kind] > rank or (in_archs and past.kind in (PhaseKind.CICC, PhaseKind.PTXAS)):
+                total_s += _wall_of(past)
+        return total_s
+
+
+def _wall_of(past: PastPhase) -> float:
+    return median([each.wall_s for each in past.seen]) if past.seen else 0.0
+
+
+def _name(kind: PhaseKind, notes: UnitNotes) -> str:
+    """Which first guess it was."""
+    after = "cicc" if notes.cicc is not None else "front end" if notes.front_end is not None else ""
+    return f"{kind.value} {after}"

@@ -1,0 +1,125 @@
+"""What a unit's past says of one of its phases, and how far a past that is not quite the same is trusted.
+
+Covers: finding the phase in the past, and distance: other options, another nvcc, other architectures, another machine.
+Does *not* cover: keeping pasts (``history``) or weighing them against other evidence (``policy.estimator``).
+
+Distances are residuals (natural logarithms) by which a bound moves away. That of the host's architecture is measured:
+TransformerEngine's phases above 1.5 GiB under aarch64 tools lie between 3 % below and 12 % above those under x86-64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from builddoctor.model.past import PastPhase, PastUnit, Seen, UnitKey
+from builddoctor.model.phase import Phase, PhaseKind
+
+OTHER_OPTIONS = 0.3
+OTHER_MINOR = 0.1
+OTHER_MAJOR = 0.25
+OTHER_HOST_COMPILER = 0.15
+OTHER_HOST_ARCH = 0.12
+OTHER_ARCH = 0.35
+"""cicc of the same unit for another architecture: other code is chosen by it."""
+
+OTHER_ARCH_COUNT = 0.05
+OTHER_OUTPUT = 0.05
+ONE_BUILD = 0.03
+"""Seen once: a second run of the same compiler on the same input differs by 1 to 2 %."""
+
+SAME_INPUT = 0.02
+"""Relative difference of sizes that paths in a preprocessed file make."""
+
+DEVICE = (PhaseKind.CUDAFE, PhaseKind.CICC, PhaseKind.PTXAS)
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """What the past says of one phase."""
+
+    peak_mib: float
+    wall_s: float
+    distance: float
+    input_mib: float
+    """its input's size then"""
+
+
+def recall(phase: Phase, now: UnitKey | None, past: PastUnit) -> Past | None:
+    """The phase as the unit's past knows it; None when it does not."""
+    found = _find(phase, past.phases)
+    if found is None or not found.seen:
+        return None
+    input_mib = size_of(phase)
+    alike = _alike(input_mib, found.seen)
+    distance = unit_distance(now, past.key, phase.kind) if now is not None else OTHER_OPTIONS
+    if found.arch != phase.arch:
+        distance += OTHER_ARCH
+    if len(alike) == 1:
+        distance += ONE_BUILD
+    then_mib = median([each.input_mib for each in alike])
+    return Past(
+        peak_mib=median([each.peak_mib for each in alike]),
+        wall_s=median([each.wall_s for each in alike]),
+        distance=distance + _other_input(input_mib, then_mib),
+        input_mib=then_mib,
+    )
+
+
+def size_of(phase: Phase) -> float:
+    """Size of a phase's input; 0 for what is no size."""
+    return min(phase.input_mib, 1e9) if phase.input_mib > 0 else 0.0
+
+
+def unit_distance(now: UnitKey, then: UnitKey, kind: PhaseKind | None = None) -> float:
+    """How far one unit's figures are from another's; 0 for the same. ``kind``: only what matters for such phases."""
+    distance = 0.0
+    if now.options != then.options:
+        distance += OTHER_OPTIONS
+    if now.output != then.output:
+        distance += OTHER_OUTPUT
+    if now.host_arch != then.host_arch:
+        distance += OTHER_HOST_ARCH
+    if now.nvcc != then.nvcc and kind not in (PhaseKind.HOST, PhaseKind.PREPROCESS):
+        distance += OTHER_MINOR if _release(now.nvcc)[:1] == _release(then.nvcc)[:1] else OTHER_MAJOR
+    if now.host_compiler != then.host_compiler and kind not in DEVICE:
+        distance += OTHER_HOST_COMPILER
+    if now.archs != then.archs:
+        distance += OTHER_ARCH_COUNT * (1 + abs(math.log((1 + len(now.archs)) / (1 + len(then.archs)))))
+    return distance
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle one, or the mean of the middle two. Raises IndexError for none."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _find(phase: Phase, phases: Sequence[PastPhase]) -> PastPhase | None:
+    same_kind = [each for each in phases if each.kind is phase.kind and each.tool == phase.tool]
+    for each in same_kind:
+        if each.arch == phase.arch:
+            return each
+    # The most demanding of the other architectures: ptxas is left to its input's size, which tells more.
+    if phase.kind is not PhaseKind.CICC or not same_kind:
+        return None
+    return max(same_kind, key=lambda each: max((seen.peak_mib for seen in each.seen), default=0.0))
+
+
+def _alike(input_mib: float, seen: Sequence[Seen]) -> list[Seen]:
+    """Those with the input's size nearest to this one: a unit is preprocessed several times, also from nothing."""
+    nearest = min(seen, key=lambda each: abs(each.input_mib - input_mib))
+    return [each for each in seen if _other_input(each.input_mib, nearest.input_mib) == 0.0]
+
+
+def _other_input(input_mib: float, then_mib: float) -> float:
+    """Distance for an input of another size. What is preprocessed changes by paths alone."""
+    if abs(input_mib - then_mib) <= SAME_INPUT * then_mib:
+        return 0.0
+    return min(1.0, abs(math.log((input_mib + 0.01) / (then_mib + 0.01))))
+
+
+def _release(version: str) -> list[str]:
+    return version.split(".")

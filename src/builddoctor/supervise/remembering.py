@@ -1,0 +1,137 @@
+"""History in a build: looked up when a unit begins, written by a thread of its own while the build goes on.
+
+Covers: the unit's name and past handed to the estimator, what was learned handed to the writer, one word about a
+history that cannot be used. Nothing here waits for a disk in the event loop, but for one look-up a unit: a few
+tables' rows, by index.
+Does *not* cover: the file (``history``), what the past is worth (``policy.past``).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from builddoctor.history.store import History
+from builddoctor.model.past import FinishedPhase, FinishedUnit, Seen, UnitKey
+from builddoctor.model.phase import Outcome, Phase, Unit
+from builddoctor.policy.estimator import LearningEstimator
+from builddoctor.supervise.unit_keys import Toolchain, project_folder, unit_key
+
+READ_WAIT_S = 0.02
+"""A look-up waits no longer than this for another build that writes."""
+
+GATHER_S = 2.0
+"""Units that end within this time are written together."""
+
+CLOSE_S = 10.0
+"""The end of a build waits this long for the last writing."""
+
+
+class Remembering:
+    """One build's dealings with the history. ``path``: the file; None for no history at all."""
+
+    def __init__(
+        self, estimator: LearningEstimator, path: Path | None, *, cwd: str, tools: Toolchain, gather_s: float = GATHER_S
+    ) -> None:
+        self.problem = ""
+        """why this build has no history, or began a new one; for a person"""
+        self._estimator = estimator
+        self._project = project_folder(cwd)
+        self._tools = tools
+        self._history: History | None = None
+        self._writer: _Writer | None = None
+        self._keys: dict[str, UnitKey] = {}
+        self._learned: dict[str, list[FinishedPhase]] = {}
+        if path is not None:
+            opened = History.open(path, busy_s=READ_WAIT_S)
+            self._history, self.problem = opened.history, opened.problem
+            if self._history is not None and self._history.writable:
+                self._writer = _Writer(path, gather_s)
+
+    def unit_began(self, unit: Unit, argv: Sequence[str], cwd: str) -> None:
+        """Tell the estimator what the unit is and was."""
+        key = unit_key(unit, argv, cwd, self._project, self._tools)
+        past = self._history.find(key) if self._history is not None and key is not None else None
+        if key is not None:
+            self._keys[unit.unit_id] = key
+        self._estimator.know(unit.unit_id, key=key, past=past, archs=unit.archs)
+
+    def phase_ended(self, phase: Phase, *, outcome: Outcome, peak_mib: float, wall_s: float) -> None:
+        """Keep what a phase took; only a phase that did all its work shows what it needs."""
+        if outcome is Outcome.OK and phase.unit_id in self._keys and peak_mib > 0:
+            seen = Seen(input_mib=phase.input_mib, peak_mib=peak_mib, wall_s=wall_s)
+            found = FinishedPhase(kind=phase.kind, arch=phase.arch, tool=phase.tool, seen=seen)
+            self._learned.setdefault(phase.unit_id, []).append(found)
+
+    def unit_ended(self, unit: Unit) -> None:
+        """Hand the unit to the writer, and forget it."""
+        key, learned = self._keys.pop(unit.unit_id, None), self._learned.pop(unit.unit_id, [])
+        self._estimator.forget(unit.unit_id)
+        if key is not None and learned and self._writer is not None:
+            self._writer.take(FinishedUnit(key=key, phases=tuple(learned), ended_at=time.time()))
+
+    def close(self, tell: Callable[[str], None] = lambda _: None) -> None:
+        """Write what is left, and say what went wrong since the start."""
+        problem = ""
+        if self._writer is not None:
+            problem = self._writer.close()
+        if self._history is not None:
+            problem = problem or self._history.problem
+            self._history.close()
+        if problem:
+            tell(problem)
+
+
+class _Writer:
+    """A thread that writes batches. It starts with the first unit."""
+
+    def __init__(self, path: Path, gather_s: float) -> None:
+        self._path = path
+        self._gather_s = gather_s
+        self._units: queue.SimpleQueue[FinishedUnit | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._problem = ""
+
+    def take(self, unit: FinishedUnit) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+            self._thread.start()
+        self._units.put(unit)
+
+    def close(self) -> str:
+        """What went wrong; empty when all was written."""
+        if self._thread is None:
+            return ""
+        self._units.put(None)
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            return f"the history {self._path} is held by another program: the last units are not in it"
+        return self._problem
+
+    def _run(self) -> None:
+        opened = History.open(self._path)
+        history = opened.history
+        if history is None:
+            self._problem = opened.problem
+            return
+        try:
+            while batch := self._batch():
+                if not history.record(unit for unit in batch if unit is not None):
+                    self._problem = history.problem or f"the history {self._path} cannot be written"
+                if None in batch or self._problem:
+                    return
+        finally:
+            history.close()
+
+    def _batch(self) -> list[FinishedUnit | None]:
+        batch = [self._units.get()]
+        until_s = time.monotonic() + self._gather_s
+        while batch[-1] is not None:
+            try:
+                batch.append(self._units.get(timeout=max(0.0, until_s - time.monotonic())))
+            except queue.Empty:
+                break
+        return batch
