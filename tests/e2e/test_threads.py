@@ -16,11 +16,11 @@ ARCHS = ("80", "90", "100")
 
 
 def test_threads_never_run_more_cicc_than_were_admitted(example: Example, program: Program) -> None:
-    """`nvcc --threads 3` for three archs in 640 MiB: all three phases ask, and run only as memory allows."""
+    """`nvcc --threads 3` for three archs in 448 MiB: all three phases ask, and run only as memory allows."""
     unit = example.source / "src" / "rope.cu"
     gencodes = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in ARCHS]
     command = ["nvcc", "--threads", "3", "-std=c++17", "-I", str(example.source / "include"), *gencodes]
-    options = ["--memory", "640MiB", "--cores", "8"]
+    options = ["--memory", "448MiB", "--cores", "8"]
     done = program.run(
         *program.supervised(*command, "-c", str(unit), "-o", "x.o", options=options)[3:], cwd=program.folder
     )

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from builddoctor.model.phase import Outcome, Phase, PhaseKind, Unit
 from builddoctor.policy.actions import Action, Admit, GiveUp, Kill, Requeue
-from builddoctor.policy.estimator import PriorEstimator
+from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, Tick, UnitEnded, UnitRegistered
 from builddoctor.policy.governor import TOO_BIG_SHARE, Governor
 
@@ -82,7 +82,7 @@ class GovernorMachine(RuleBasedStateMachine):
         self.asked = 0
         self.world = World()
         self.journal: list[tuple[Event, float, list[Action]]] = []
-        self.governor = Governor(PriorEstimator(), slots=1, budget_mib=0.0)
+        self.governor = Governor(LearningEstimator(), slots=1, budget_mib=0.0)
 
     def feed(self, event: Event) -> list[Action]:
         actions = self.governor.handle(event, self.now_s)
@@ -107,7 +107,7 @@ class GovernorMachine(RuleBasedStateMachine):
     def begin(self, cores: int, budget_mib: float) -> None:
         self.cores = cores
         self.budget_at_start = budget_mib
-        self.governor = Governor(PriorEstimator(), slots=cores, budget_mib=budget_mib)
+        self.governor = Governor(LearningEstimator(), slots=cores, budget_mib=budget_mib)
 
     @rule(asking=st.lists(st.tuples(KINDS, UNITS, ARCHS, INPUTS), min_size=1, max_size=3), passed_s=PASSED)
     def ask(self, asking: list[tuple[PhaseKind, str, str, float]], passed_s: float) -> None:
@@ -209,7 +209,7 @@ class GovernorMachine(RuleBasedStateMachine):
         assert not self.world.waiting
         assert not self.world.running
         if self.cores:
-            again = Governor(PriorEstimator(), slots=self.cores, budget_mib=self.budget_at_start)
+            again = Governor(LearningEstimator(), slots=self.cores, budget_mib=self.budget_at_start)
             for event, now_s, actions in self.journal:
                 assert again.handle(event, now_s) == actions
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from builddoctor.model.limits import MemoryLevel, MemoryReading, Surroundings
 from builddoctor.model.phase import PhaseKind
 from builddoctor.policy.budget import allowance, budget_mib, window
-from builddoctor.policy.estimator import PriorEstimator
+from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.policy.victims import Candidate, choose
 from builddoctor.units import format_mib, parse_size_mib
 from unit.builders import phase
@@ -69,7 +69,7 @@ def test_the_victim_is_one_of_those_that_run_and_not_the_oldest(running: list[tu
 @given(st.lists(st.tuples(SIZES, SIZES), min_size=1, max_size=6))
 def test_estimates_never_fall_from_kill_to_kill(kills: list[tuple[float, float]]) -> None:
     """Each kill raises the estimate, or leaves it; what the phase held fits in it with room to spare."""
-    estimator = PriorEstimator()
+    estimator = LearningEstimator()
     last_mib = estimator.estimate(phase(kind=PhaseKind.HOST)).reserve_mib
     for peak_mib, reserved_mib in kills:
         raised = estimator.raise_after_kill(

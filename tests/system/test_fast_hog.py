@@ -15,12 +15,12 @@ MIB = 1024**2
 @pytest.mark.needs_memcg
 @pytest.mark.trap(30)
 def test_a_fast_hog_is_ended_before_the_kernel_does_it(program: Program) -> None:
-    """About 2 GB/s into 2 GiB: builddoctor is first, the kernel never has to kill, and the phase is redone."""
+    """About 2 GB/s into 4 GiB: builddoctor is first, the kernel never has to kill, and the phase is redone."""
     done, hogging = program.folder / "done", program.folder / "hogging"
     stand_in(program, f"exec {HOG} 40 0 {done}", name="clang")
     stand_in(program, f"[ -e {hogging} ] && exit 0; touch {hogging}; exec {HOG} 8192 0 /no/such/file")
     script = "clang -c old.cpp & while [ ! -e go ]; do sleep 0.05; done; clang++ -c hog.cpp && wait"
-    with memory_cgroup(2048 * MIB) as group:
+    with memory_cgroup(4096 * MIB) as group:
         process = program.start(group.wrapped(program.supervised("sh", "-c", script, options=["--cores", "4"])))
         program.await_record(PhaseStarted, process, phase_id=1)
         (program.folder / "go").touch()

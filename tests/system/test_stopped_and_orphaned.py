@@ -54,7 +54,7 @@ def test_a_stopped_tool_that_has_to_go_is_gone_at_once(program: Program) -> None
     stand_in(program, f"exec {HOG} 40 0 {done}", name="clang")
     stand_in(program, f"[ -e second ] && exit 0; touch second; exec {HOG} 900 300 {done}")
     script = "clang -c old.cpp & while [ ! -e go ]; do sleep 0.05; done; clang++ -c young.cpp && wait"
-    with memory_cgroup(2048 * MIB) as group:
+    with memory_cgroup(4096 * MIB) as group:
         process = program.start(group.wrapped(program.supervised("sh", "-c", script, options=["--cores", "4"])))
         started(program, process)
         (program.folder / "go").touch()
@@ -65,7 +65,7 @@ def test_a_stopped_tool_that_has_to_go_is_gone_at_once(program: Program) -> None
         program.await_record(Killed, process, phase_id=2)
         program.await_record(PhaseFinished, process, phase_id=2, outcome="killed-by-us")
         assert not tool.is_running()
-        group.limit(2048 * MIB)
+        group.limit(4096 * MIB)
         done.touch()
         output, _ = process.communicate()
         assert group.kernel_kills == 0

@@ -32,6 +32,9 @@ class TableEstimator:
     def remaining_s(self, phase: Phase) -> float:
         return self.remaining.get(phase.phase_id, 0.0)
 
+    def wall_s(self, phase: Phase) -> float:
+        return self.remaining_s(phase)
+
 
 def phase(phase_id: int = 1, kind: PhaseKind = PhaseKind.CICC, **fields: Any) -> Phase:
     """One phase of unit ``u1``."""

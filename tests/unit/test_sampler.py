@@ -7,7 +7,7 @@ from pathlib import Path
 
 from builddoctor.model.board import EventRow
 from builddoctor.model.limits import MemoryLevel, MemoryReading
-from builddoctor.policy.estimator import PriorEstimator
+from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.policy.governor import Governor
 from builddoctor.policy.rules import Rules
 from builddoctor.sensors.limits import MemorySensor
@@ -40,7 +40,7 @@ def test_a_build_is_not_left_unwatched_in_silence(tmp_path: Path) -> None:
     async def first_event() -> tuple[EventRow, float]:
         trace = TraceWriter(tmp_path / "trace.jsonl")
         session = Session(
-            governor=Governor(PriorEstimator(), slots=2, budget_mib=8000),
+            governor=Governor(LearningEstimator(), slots=2, budget_mib=8000),
             trace=trace,
             accounts=Accounts(monotonic()),
             evidence=KillEvidence(root),

@@ -11,9 +11,7 @@ last one admitted fitted beside the others.
 
 from __future__ import annotations
 
-import msgspec
-
-from builddoctor.model.phase import Estimate, Outcome, Phase
+from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
 from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, Requeue, SetThreads, Warn
 from builddoctor.policy.estimator import Estimator
 from builddoctor.policy.events import (
@@ -25,11 +23,25 @@ from builddoctor.policy.events import (
     UnitEnded,
     UnitRegistered,
 )
+from builddoctor.policy.line import Kept, KeptPlaces, Line, Waiting
 from builddoctor.policy.runaway import RunawayRules, RunawayWatch
+from builddoctor.policy.running import Load, Running, load_of
 from builddoctor.policy.victims import Candidate, choose
 
 DRAIN_AFTER_S = 20.0
-"""A phase that waited this long for memory stops the backfilling, so that memory drains to it."""
+DRAIN_SHARE = 0.25
+"""A phase that waited this long for memory stops the backfilling, so that memory drains to it: 20 s, or a quarter of
+what the open units still take, whichever is more. Draining idles cores, and in a build of an hour 20 s are nothing."""
+
+LINGER_S = 0.25
+"""Between two phases of a unit nvcc, a shell and a gate need some 30 ms; then it does not ask any more."""
+
+LAST_KINDS = frozenset((PhaseKind.HOST, PhaseKind.LINK, PhaseKind.NVLINK))
+"""Nothing of the unit comes after these."""
+
+OVERLAP_S = 2.0
+"""Beyond one phase a core only those that are expected to be this short: they fill the gaps between the phases of
+others (docs/adr/0007), and do not take a core from a long one."""
 
 KILL_LATENCY_S = 0.5
 """From deciding a kill to memory coming back: sampling, signal, about 80 ms per GiB to free."""
@@ -43,52 +55,31 @@ DANGER_SHARE = 0.3
 LEAST_WORTH_MIB = 32.0
 """Ending a phase that holds less would lose its work for no memory: somebody else has it."""
 
-OVERRUN_FACTOR = 1.2
-"""A phase past its reservation is taken to want this much of what it holds."""
-
 TOO_BIG_SHARE = 0.7
 """A phase that the kernel killed while it ran alone is too big, if it held this share of the budget: of the one that it
 was admitted with or today's, whichever is more, since other programs may have taken theirs meanwhile."""
-
-
-class _Waiting(msgspec.Struct):
-    phase: Phase
-    estimate: Estimate
-    asked_at_s: float
-    solo: bool = False
-    held_for: str = ""
-
-
-class _Running(msgspec.Struct):
-    phase: Phase
-    estimate: Estimate
-    admitted_at_s: float
-    alone: bool
-    budget_mib: float
-    """the budget when it was admitted"""
-    rss_mib: float = 0.0
-    killed: bool = False
-    runaway: str = ""
-    """why we ended it as one"""
-
-    @property
-    def committed_mib(self) -> float:
-        if self.rss_mib <= self.estimate.reserve_mib:
-            return self.estimate.reserve_mib
-        return self.rss_mib * OVERRUN_FACTOR
 
 
 class Governor:
     """Pure policy of one build. ``slots`` is the most phases that run at once."""
 
     def __init__(
-        self, estimator: Estimator, *, slots: int, budget_mib: float, runaway: RunawayRules | None = None
+        self,
+        estimator: Estimator,
+        *,
+        slots: int,
+        budget_mib: float,
+        cores: int | None = None,
+        runaway: RunawayRules | None = None,
     ) -> None:
         self._estimator = estimator
         self._slots = max(1, slots)
+        self._cores = max(1, cores or slots)
         self._budget_mib = budget_mib
-        self._waiting: dict[int, _Waiting] = {}
-        self._running: dict[int, _Running] = {}
+        self._waiting = Line(estimator.remaining_s)
+        self._lingering: dict[str, Kept] = {}
+        self._head: tuple[int, float] | None = None
+        self._running: dict[int, Running] = {}
         self._solo: set[int] = set()
         self._outside_kills: dict[int, int] = {}
         self._runaways = RunawayWatch(runaway or RunawayRules())
@@ -105,9 +96,7 @@ class Governor:
             if self._had_kill and event.unit.threads != 1:  # 0 is nvcc's word for all cores
                 actions.append(SetThreads(unit_id=event.unit.unit_id, threads=1))
         elif isinstance(event, PhaseAsked):
-            self._waiting[event.phase.phase_id] = _Waiting(
-                phase=event.phase, estimate=self._estimator.estimate(event.phase), asked_at_s=now_s
-            )
+            self._waiting.add(self._as_waiting(event.phase, self._estimator.estimate(event.phase), now_s))
         elif isinstance(event, PhaseEnded):
             actions += self._ended(event, now_s)
         elif isinstance(event, Sampled):
@@ -133,7 +122,7 @@ class Governor:
     @property
     def committed_mib(self) -> float:
         """What running phases hold or may still take."""
-        return sum(each.committed_mib for each in self._running.values())
+        return load_of(self._running.values()).committed_mib
 
     @property
     def budget_mib(self) -> float:
@@ -146,7 +135,7 @@ class Governor:
 
     def check(self) -> None:
         """Assert the invariants; called by every test that drives a governor."""
-        assert not self._waiting.keys() & self._running.keys()
+        assert not self._waiting.keys() & self._running.keys(), "a phase waits and runs"
         assert len(self._running) <= self._slots
         assert self._running or not self._waiting, "work waits while nothing runs"
         if any(phase_id in self._solo for phase_id in self._running):
@@ -155,7 +144,7 @@ class Governor:
     # -- ends, kills and second tries ------------------------------------------------------------------
 
     def _ended(self, event: PhaseEnded, now_s: float) -> list[Action]:
-        self._waiting.pop(event.phase_id, None)
+        self._waiting.leave(event.phase_id)
         run = self._running.pop(event.phase_id, None)
         actions = [] if run is None else self._ended_run(run, event, now_s)
         if not any(isinstance(action, Requeue) for action in actions):
@@ -163,7 +152,7 @@ class Governor:
             self._redone.discard(event.phase_id)
         return actions
 
-    def _ended_run(self, run: _Running, event: PhaseEnded, now_s: float) -> list[Action]:
+    def _ended_run(self, run: Running, event: PhaseEnded, now_s: float) -> list[Action]:
         phase = run.phase
         peak_mib = max(event.peak_mib, run.rss_mib)
         self._estimator.observe(phase, outcome=event.outcome, peak_mib=peak_mib, wall_s=event.wall_s)
@@ -183,6 +172,8 @@ class Governor:
             return self._again(run, run.estimate, solo=phase.phase_id in self._solo, now_s=now_s)
         if event.outcome not in (Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US):
             self._solo.discard(phase.phase_id)
+            if event.outcome is Outcome.OK:
+                self._linger(phase, peak_mib, now_s)
             return []
         self._had_kill = True
         if event.outcome is Outcome.KILLED_BY_KERNEL and run.alone:
@@ -201,15 +192,13 @@ class Governor:
         self._solo.discard(phase.phase_id)
         return [GiveUp(phase_id=phase.phase_id, verdict=verdict, reason=reason)]
 
-    def _again(self, run: _Running, estimate: Estimate, *, solo: bool, now_s: float) -> list[Action]:
+    def _again(self, run: Running, estimate: Estimate, *, solo: bool, now_s: float) -> list[Action]:
         phase = run.phase
         self._redone.add(phase.phase_id)
         if solo:
             self._solo.add(phase.phase_id)
         # It waited its turn once already: as old as its first admission.
-        self._waiting[phase.phase_id] = _Waiting(
-            phase=phase, estimate=estimate, asked_at_s=min(now_s, run.admitted_at_s), solo=solo
-        )
+        self._waiting.add(Waiting(phase=phase, estimate=estimate, asked_at_s=min(now_s, run.admitted_at_s), solo=solo))
         return [Requeue(phase_id=phase.phase_id, estimate=estimate, solo=solo)]
 
     def _sampled(self, event: Sampled, now_s: float) -> list[Action]:
@@ -287,53 +276,82 @@ class Governor:
 
     def _admit(self, now_s: float) -> list[Action]:
         actions: list[Action] = []
-        order = sorted(
-            self._waiting.values(),
-            key=lambda each: (-self._estimator.remaining_s(each.phase), each.asked_at_s, each.phase.phase_id),
-        )
-        starving = [each for each in order if now_s - each.asked_at_s >= DRAIN_AFTER_S]
-        order.sort(key=lambda each: 0 if each in starving else 1)
-        for waiting in order:
+        if not len(self._waiting) or len(self._running) >= self._slots:
+            return actions
+        self._lingering = {unit_id: kept for unit_id, kept in self._lingering.items() if kept.until_s > now_s}
+        keeping = KeptPlaces(self._lingering)
+        load = load_of(self._running.values())
+        solo = any(phase_id in self._solo for phase_id in self._running)
+        first = True
+        for waiting in self._waiting:
             if len(self._running) >= self._slots:
                 break
-            reason = self._blocked(waiting)
+            keeping.reach(waiting.urgency)
+            reason = "another runs alone" if solo and self._running else self._blocked(waiting, load, keeping)
             if not reason:
                 actions.append(self._start(waiting, now_s))
+                load = load.with_one(waiting.estimate)
+                keeping.take(waiting.phase.unit_id)
+                solo = waiting.solo
                 continue
             if waiting.held_for != reason:
                 waiting.held_for = reason
-                free_mib = max(0.0, self._budget_mib - self.committed_mib)
+                free_mib = max(0.0, self._budget_mib - load.committed_mib)
                 needs_mib = waiting.estimate.reserve_mib
                 actions.append(
                     Hold(phase_id=waiting.phase.phase_id, needs_mib=needs_mib, free_mib=free_mib, reason=reason)
                 )
-            if waiting in starving:
+            if first and reason == "memory" and self._has_waited(waiting, now_s):
+                # Nothing more starts beside it: memory drains to it.
                 break
+            first = False
         return actions
 
-    def _blocked(self, waiting: _Waiting) -> str:
+    def _as_waiting(self, phase: Phase, estimate: Estimate, asked_at_s: float, *, solo: bool = False) -> Waiting:
+        short = self._estimator.wall_s(phase) <= OVERLAP_S
+        return Waiting(phase=phase, estimate=estimate, asked_at_s=asked_at_s, solo=solo, short=short)
+
+    def _has_waited(self, waiting: Waiting, now_s: float) -> bool:
+        """The first in line has been kept out by memory for too long."""
+        if self._head is None or self._head[0] != waiting.phase.phase_id:
+            self._head = (waiting.phase.phase_id, now_s)
+            return False
+        waited_s = now_s - self._head[1]
+        if waited_s < DRAIN_AFTER_S:
+            return False
+        open_s = sum(self._estimator.remaining_s(each.phase) for each in self._waiting)
+        return waited_s >= DRAIN_SHARE * open_s / self._cores
+
+    def _linger(self, phase: Phase, held_mib: float, now_s: float) -> None:
+        """Keep the place of a unit whose next phase is about to ask, against those that are less urgent."""
+        if phase.kind not in LAST_KINDS:
+            self._lingering[phase.unit_id] = Kept(self._estimator.remaining_s(phase), now_s + LINGER_S, held_mib)
+
+    def _blocked(self, waiting: Waiting, load: Load, keeping: KeptPlaces) -> str:
         """Why this phase cannot start now; empty when it can."""
-        if not self._running:
+        if not load.count:
             # The progress floor: something always runs, whatever its estimate.
             return ""
-        if any(run.killed for run in self._running.values()):
+        if load.killing:
             return "a kill is under way"
         if waiting.solo:
             return "it must run alone"
-        if any(phase_id in self._solo for phase_id in self._running):
-            return "another runs alone"
-        if self.committed_mib + waiting.estimate.reserve_mib > self._budget_mib:
+        places, kept_mib = keeping.beside(waiting.phase.unit_id)
+        if load.count + places >= self._slots or (load.count >= self._cores and not waiting.short):
+            return "cores"
+        if load.with_one(waiting.estimate).committed_mib + kept_mib > self._budget_mib:
             return "memory"
         return ""
 
-    def _start(self, waiting: _Waiting, now_s: float) -> Admit:
+    def _start(self, waiting: Waiting, now_s: float) -> Admit:
         phase_id = waiting.phase.phase_id
-        del self._waiting[phase_id]
+        self._waiting.leave(phase_id)
+        self._lingering.pop(waiting.phase.unit_id, None)
         self._runaways.admitted(phase_id, expected_mib=waiting.estimate.peak_mib)
         alone = not self._running
         for run in self._running.values():
             run.alone = False
-        self._running[phase_id] = _Running(
+        self._running[phase_id] = Running(
             phase=waiting.phase,
             estimate=waiting.estimate,
             admitted_at_s=now_s,

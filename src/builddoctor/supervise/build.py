@@ -26,20 +26,24 @@ from builddoctor.intercept.guardian import Guardian, become_subreaper, exit_code
 from builddoctor.intercept.protocol import Connection, serve
 from builddoctor.model.request import RunRequest
 from builddoctor.model.summary import Summary
-from builddoctor.policy.estimator import PriorEstimator
+from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.policy.governor import Governor
 from builddoctor.policy.rules import Rules
 from builddoctor.sensors.limits import KillCounter, MemorySensor
 from builddoctor.sensors.root import Clock, SystemRoot, monotonic, page_size
 from builddoctor.supervise.accounts import Accounts
-from builddoctor.supervise.folders import run_folder, trace_file
+from builddoctor.supervise.folders import history_file, run_folder, trace_file
 from builddoctor.supervise.foresight import Foresight, look_ahead, settle_environment
 from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.kill_evidence import KillEvidence
+from builddoctor.supervise.ledger import open_ledger
 from builddoctor.supervise.prepare import Prepared, is_front_by_path, prepare
+from builddoctor.supervise.remembering import Remembering
 from builddoctor.supervise.sampler import Sampler
 from builddoctor.supervise.screen import Screen
 from builddoctor.supervise.session import Session
+from builddoctor.supervise.sharing import Sharing
+from builddoctor.supervise.unit_keys import Toolchain
 from builddoctor.trace.masking import mask_argv
 from builddoctor.trace.records import TRACE_SCHEMA, End, Header
 from builddoctor.trace.writer import TraceWriter
@@ -116,10 +120,10 @@ class _Build:
         self.rules = rules
         self.root = root
         self.fronts = Fronts(prepared, seen.env)
+        estimator = LearningEstimator()
+        self.remembering = Remembering(estimator, history_file(seen.env), cwd=request.cwd, tools=_toolchain(prepared))
         self.session = Session(
-            governor=Governor(
-                PriorEstimator(), slots=prepared.slots, budget_mib=prepared.budget_mib, runaway=rules.runaway
-            ),
+            governor=Governor(estimator, slots=prepared.slots, budget_mib=prepared.budget_mib, runaway=rules.runaway),
             trace=trace,
             accounts=Accounts(clock()),
             evidence=KillEvidence(root),
@@ -127,6 +131,7 @@ class _Build:
             page_bytes=page_size(),
             clock=clock,
             answer_front=self.fronts.answer,
+            remembering=self.remembering,
         )
         self.signalled: int | None = None
         self._guardian: Guardian | None = None
@@ -160,7 +165,17 @@ class _Build:
     async def run(self, make_screen: Callable[[Session, Prepared, Fronts], Screen]) -> Finished:
         socket = self.folder / "socket"
         server = await serve(socket, self._converse)
-        sampler = Sampler(self.session, self.sensor, clock=self.clock, reading=self.prepared.reading, rules=self.rules)
+        sharing = Sharing(
+            self.session, open_ledger(self.env, self.root), slots=self.prepared.slots, root=self.root, clock=self.clock
+        )
+        sampler = Sampler(
+            self.session,
+            self.sensor,
+            clock=self.clock,
+            reading=self.prepared.reading,
+            rules=self.rules,
+            sharing=sharing,
+        )
         screen = make_screen(self.session, self.prepared, self.fronts)
         screen.watch(sampler)
         ended = asyncio.Event()
@@ -202,6 +217,8 @@ class _Build:
             server.close()
             guardian.close()
             self.session.units.close()
+            self.remembering.close(lambda text: self.session.tell(text, warning=True))
+            sharing.close()
             await screen.stop()
         if problem:
             raise problem[0]
@@ -243,6 +260,8 @@ class _Build:
             self.session.tell(note)
         for warning in self.seen.warnings:
             self.session.tell(warning, warning=True)
+        if self.remembering.problem:
+            self.session.tell(self.remembering.problem, warning=True)
         if self.prepared.knobs.caps:
             caps = ", ".join(self.prepared.knobs.caps)
             self.session.tell(f"keeps your {caps} as an upper bound (`--ignore-caps` to let memory alone decide)")
@@ -295,6 +314,14 @@ class _Build:
             gates=accounts.gates,
             trace=printable(os.fspath(session.trace.path)),
         )
+
+
+def _toolchain(prepared: Prepared) -> Toolchain:
+    return Toolchain(
+        nvcc=prepared.toolkit.version if prepared.toolkit is not None else "",
+        host_compiler=next((each.version for each in prepared.tools.compilers), ""),
+        host_arch=os.uname().machine,
+    )
 
 
 def _raise_descriptor_limit() -> None:

@@ -29,6 +29,11 @@ def traces_folder(env: Mapping[str, str]) -> Path:
     return Path(state).absolute() / "traces"
 
 
+def history_file(env: Mapping[str, str]) -> Path:
+    """What earlier builds took; beside the folder of traces."""
+    return traces_folder(env).parent / "history.sqlite"
+
+
 def trace_file(env: Mapping[str, str], named: str, trace_id: str, stamp: str) -> Path:
     """The trace's path; its folder is made when it is ours, not when the user named it."""
     if named:

@@ -161,3 +161,9 @@ def _held_child(pid: int, parents: set[int], processes: Processes) -> PidHandle 
 def was_killed(status: int) -> bool:
     """The wait status says SIGKILL."""
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == 9
+
+
+def describe(phase: Phase) -> str:
+    """``cicc sm_90 of src/gelu.cu``."""
+    arch = f" {phase.arch}" if phase.arch else ""
+    return f"{phase.kind.value}{arch} of {phase.source}" if phase.source else f"{phase.kind.value}{arch}"

@@ -24,8 +24,10 @@ from builddoctor.policy.kill_cause import describe as describe_cause
 from builddoctor.sensors.process import Processes
 from builddoctor.sensors.root import Clock, SystemRoot
 from builddoctor.supervise.accounts import Accounts
+from builddoctor.supervise.doorman import Doorman
 from builddoctor.supervise.kill_evidence import KillEvidence
-from builddoctor.supervise.phases import LivePhase, was_killed
+from builddoctor.supervise.phases import LivePhase, describe, was_killed
+from builddoctor.supervise.remembering import Remembering
 from builddoctor.supervise.units import Units
 from builddoctor.trace import records
 from builddoctor.trace.writer import TraceWriter
@@ -53,6 +55,7 @@ class Session:
         page_bytes: int,
         clock: Clock,
         answer_front: FrontAnswer,
+        remembering: Remembering | None = None,
     ) -> None:
         self.governor = governor
         self.trace = trace
@@ -62,10 +65,17 @@ class Session:
         self.page_bytes = page_bytes
         self.processes = Processes(root)
         self.live: dict[int, LivePhase] = {}
-        self.units = Units(self.processes, began=self._unit_began, ended=self._unit_ended)
+        self.remembering = remembering
+        self.units = Units(
+            self.processes,
+            began=self._unit_began,
+            ended=self._unit_ended,
+            called=remembering.unit_began if remembering is not None else lambda *_: None,
+        )
         self.verdict: GiveUp | None = None
         self.given_up: LivePhase | None = None
         self.held: Hold | None = None
+        self.doorman = Doorman()
         self.events: deque[EventRow] = deque(maxlen=EVENTS_SHOWN)
         self.on_event: Callable[[EventRow], None] = lambda _: None
         self._clock = clock
@@ -90,7 +100,9 @@ class Session:
             self.evidence.looked(headroom_mib=event.headroom_mib, reserve_mib=event.reserve_mib)
         for action in self.governor.handle(event, self._clock()):
             self._carry_out(action)
-        self.accounts.jobs_changed(self.governor.running, self._clock())
+        for kill in self.doorman.happened(event, self._admit):
+            self._carry_out(kill)
+        self.accounts.jobs_changed(self.governor.running - len(self.doorman.withheld), self._clock())
 
     async def converse(self, connection: Connection) -> None:
         """Serve one gate until it is gone."""
@@ -226,10 +238,14 @@ class Session:
         )
         live.outcome = ended.outcome
         self._finish(live, ended, message)
+        if self.remembering is not None:
+            self.remembering.phase_ended(
+                live.phase, outcome=ended.outcome, peak_mib=ended.peak_mib, wall_s=ended.wall_s
+            )
         if ended.outcome in (Outcome.OK, Outcome.FAILED):
             self._gate_done(live, message)
             self.accounts.phases_done += 1
-        self.decide(ended)
+        self.decide(self.doorman.as_seen(ended))
         if live.phase.phase_id not in self.live and ended.outcome not in (Outcome.OK, Outcome.FAILED):
             self._gate_done(live, message)
 
@@ -297,6 +313,8 @@ class Session:
     def _unit_ended(self, unit: Unit) -> None:
         self.accounts.units_done += unit.counted
         self.trace.write(records.UnitDone(at_s=self.at_s(), unit_id=unit.unit_id))
+        if self.remembering is not None:
+            self.remembering.unit_ended(unit)
         self.decide(UnitEnded(unit_id=unit.unit_id))
 
     # -- the governor's wishes -----------------------------------------------------------------------------
@@ -325,6 +343,8 @@ class Session:
             self.tell(action.text, warning=True)
 
     def _admit(self, action: Admit) -> None:
+        if not self.doorman.lets_start(action):
+            return
         live = self.live[action.phase_id]
         now_s = self._clock()
         live.admitted_at_s = now_s
@@ -350,6 +370,7 @@ class Session:
         by = BY_US if live.outcome is Outcome.KILLED_BY_US else describe_cause(live.cause or KillCause.UNKNOWN)
         self.accounts.requeued += 1
         live.asked_at_s = self._clock()
+        self.doorman.again(action)
         self.trace.write(
             records.Requeued(
                 at_s=self.at_s(),
@@ -374,9 +395,3 @@ class Session:
             records.GaveUp(at_s=self.at_s(), phase_id=action.phase_id, verdict=action.verdict, reason=action.reason)
         )
         self.tell(f"gives up on {describe(live.phase)}: {action.reason}", warning=True)
-
-
-def describe(phase: Phase) -> str:
-    """``cicc sm_90 of src/gelu.cu``."""
-    arch = f" {phase.arch}" if phase.arch else ""
-    return f"{phase.kind.value}{arch} of {phase.source}" if phase.source else f"{phase.kind.value}{arch}"

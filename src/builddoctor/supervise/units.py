@@ -22,14 +22,20 @@ MOST_ANCESTORS = 5
 
 
 class Units:
-    """All units by id. ``began`` and ``ended`` are called once for each."""
+    """All units by id. ``began`` and ``ended`` are called once for each; before, ``called`` with its arguments."""
 
     def __init__(
-        self, processes: Processes, *, began: Callable[[Unit, str], None], ended: Callable[[Unit], None]
+        self,
+        processes: Processes,
+        *,
+        began: Callable[[Unit, str], None],
+        ended: Callable[[Unit], None],
+        called: Callable[[Unit, Sequence[str], str], None] = lambda *_: None,
     ) -> None:
         self._processes = processes
         self._began = began
         self._ended = ended
+        self._called = called
         self.open: dict[str, Unit] = {}
         self._pidfds: dict[str, int] = {}
         self._counter = 0
@@ -40,7 +46,7 @@ class Units:
         """An nvcc gate is about to become nvcc, under its own pid."""
         self._counter += 1
         unit = nvcc_unit(f"u{self._counter}", argv, cwd)
-        self._open(unit, pid, argv)
+        self._open(unit, pid, argv, cwd)
         return unit
 
     def of(self, asked: Asked) -> str:
@@ -56,7 +62,7 @@ class Units:
             read = nvcc_unit if is_nvcc else driver_unit
             if is_nvcc and not self.uncaught and not self._processes.environ_has(pid, NET_MARK):
                 self.uncaught = argv[0]
-            self._open(read(unit_id, argv[1:], asked.cwd), pid, argv)
+            self._open(read(unit_id, argv[1:], asked.cwd), pid, argv, asked.cwd)
         return unit_id
 
     def close(self) -> None:
@@ -78,8 +84,9 @@ class Units:
             pid = self._processes.parent(pid)
         return first
 
-    def _open(self, unit: Unit, pid: int, argv: Sequence[str]) -> None:
+    def _open(self, unit: Unit, pid: int, argv: Sequence[str], cwd: str) -> None:
         self.open[unit.unit_id] = unit
+        self._called(unit, argv, cwd)
         self._began(unit, hashlib.sha256("\0".join(argv).encode(errors="replace")).hexdigest()[:16])
         try:
             pidfd = os.pidfd_open(pid)

@@ -1,0 +1,57 @@
+"""Phases that wait, in order."""
+
+from __future__ import annotations
+
+from builddoctor.policy.line import Kept, KeptPlaces, Line, Waiting
+from unit.builders import TableEstimator, phase
+
+
+def line(priorities: dict[int, float]) -> Line:
+    """A line in which these phases wait, asked in the order of their numbers."""
+    found = Line(lambda each: priorities[each.phase_id])
+    table = TableEstimator(dict.fromkeys(priorities, 1.0))
+    for at, phase_id in enumerate(sorted(priorities)):
+        each = phase(phase_id)
+        found.add(Waiting(phase=each, estimate=table.estimate(each), asked_at_s=float(at)))
+    return found
+
+
+def order(found: Line) -> list[int]:
+    return [each.phase.phase_id for each in found]
+
+
+def test_the_most_urgent_come_first_then_the_oldest() -> None:
+    """Equal priorities go by age."""
+    assert order(line({1: 1.0, 2: 5.0, 3: 5.0, 4: 0.0})) == [2, 3, 1, 4]
+
+
+def test_who_leaves_is_gone_and_known_no_more() -> None:
+    """A second time there is nobody to leave."""
+    found = line({1: 1.0, 2: 2.0})
+    left = found.leave(2)
+    assert left is not None
+    assert left.phase.phase_id == 2
+    assert found.leave(2) is None
+    assert (order(found), len(found), found.keys()) == ([1], 1, frozenset((1,)))
+
+
+def test_phases_may_leave_while_one_goes_through() -> None:
+    """Admission takes them out as it goes."""
+    found = line({1: 1.0, 2: 2.0, 3: 3.0})
+    seen = []
+    for each in found:
+        seen.append(each.phase.phase_id)
+        found.leave(each.phase.phase_id)
+        found.leave(1)
+    assert seen == [3, 2]
+
+
+def test_kept_places_count_against_what_is_less_urgent() -> None:
+    """One's own kept place does not; those of less urgent units neither."""
+    kept = KeptPlaces({"a": Kept(50.0, 9.0, 600.0), "b": Kept(20.0, 9.0, 300.0)})
+    kept.reach(60.0)
+    assert kept.beside("x") == (0, 0.0)
+    kept.reach(30.0)
+    assert (kept.beside("x"), kept.beside("a")) == ((1, 600.0), (0, 0.0))
+    kept.reach(10.0)
+    assert (kept.beside("x"), kept.beside("b")) == ((2, 900.0), (1, 600.0))
