@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from builddoctor.model.past import PastPhase, PastUnit, Seen, UnitKey
 from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
 from builddoctor.policy.estimator import EXTRA_MIB, LARGEST_MIB, MOST_UP, LearningEstimator, quantile_mib
-from builddoctor.policy.growth import MOST_FACTOR, Point, heading_for_mib
 from builddoctor.policy.residuals import LARGEST_RESIDUAL, Book
 
 MANY = settings(max_examples=500)
@@ -156,22 +155,3 @@ def test_quantiles_rise(peak: float, spread: float, shares: list[float]) -> None
     sizes = [quantile_mib(guess, share) for share in sorted(shares)]
     assert all(math.isfinite(size) and size > 0 for size in sizes)
     assert all(one <= other * (1 + 1e-9) for one, other in pairwise(sizes))
-
-
-@MANY
-@given(
-    looks=st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e5)), max_size=20),
-    reserve_mib=st.floats(1, 1e5),
-    wall_s=st.floats(0, 1e4),
-)
-def test_an_extrapolation_lies_between_what_is_held_and_thrice_that(
-    looks: list[tuple[float, float]], reserve_mib: float, wall_s: float
-) -> None:
-    """Or it is the reservation, while the phase is below it."""
-    points = [Point(age_s=age_s, rss_mib=rss_mib) for age_s, rss_mib in sorted(looks)]
-    expected_mib = heading_for_mib(points, reserve_mib=reserve_mib, wall_s=wall_s)
-    held_mib = points[-1].rss_mib if points else 0.0
-    if held_mib <= reserve_mib:
-        assert expected_mib == reserve_mib
-    else:
-        assert held_mib < expected_mib <= MOST_FACTOR * held_mib

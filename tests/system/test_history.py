@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -133,7 +132,7 @@ print(found, history is not None and history.record([]), opened.problem)
 """
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
+@pytest.mark.needs_unshare
 @pytest.mark.parametrize("there", [True, False])
 def test_a_folder_that_may_not_be_written_is_read_and_said_so(there: bool) -> None:
     """What is known is found, nothing is recorded, and there is one sentence about it; without a file there is none."""
