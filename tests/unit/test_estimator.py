@@ -254,3 +254,13 @@ def test_a_unit_that_ended_is_forgotten() -> None:
     known = estimator.estimate(phase())
     estimator.forget("u1")
     assert estimator.estimate(phase()).reserve_mib < known.reserve_mib
+
+
+def test_phases_whose_unit_nobody_knows_teach_each_other_nothing() -> None:
+    """One huge cicc without a unit does not make every small host compile huge."""
+    estimator = LearningEstimator()
+    small = phase(1, PhaseKind.HOST, unit_id="", source="small.cpp")
+    before = estimator.estimate(small).peak_mib
+    huge = phase(2, PhaseKind.CICC, unit_id="", source="huge.cu")
+    estimator.observe(huge, outcome=Outcome.OK, peak_mib=20_000.0, wall_s=90.0)
+    assert estimator.estimate(small).peak_mib < 2 * before

@@ -30,6 +30,10 @@ from builddoctor.policy.past import unit_distance
 BUSY_S = 5.0
 """A writer waits this long for another build's; each holds the file for milliseconds."""
 
+LARGEST_MIB = 1e9
+LONGEST_S = 1e6
+"""What is larger was not measured: a pebibyte, eleven days."""
+
 KEPT_BUILDS = 8
 """Builds whose figures are kept of each phase."""
 
@@ -97,6 +101,10 @@ class History:
         return Opened(
             history=history, problem=f"the history {path} was damaged; it is now {aside.name}, and a new one is begun"
         )
+
+    def wait_at_most(self, busy_s: float) -> None:
+        """How long a question waits for another build's writing, from now on."""
+        self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * busy_s)}")
 
     @classmethod
     def _open(cls, path: Path, busy_s: float) -> History:
@@ -285,7 +293,8 @@ def _seen(text: str) -> tuple[Seen, ...]:
     return tuple(
         Seen(input_mib=input_mib, peak_mib=peak_mib, wall_s=wall_s)
         for input_mib, peak_mib, wall_s in rows
-        if peak_mib > 0
+        # A damaged or edited file: figures that no compiler has.
+        if 0 <= input_mib <= LARGEST_MIB and 0 < peak_mib <= LARGEST_MIB and 0 <= wall_s <= LONGEST_S
     )
 
 

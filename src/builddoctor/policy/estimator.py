@@ -155,6 +155,9 @@ class LearningEstimator:
     # -- evidence ------------------------------------------------------------------------------------------
 
     def _notes(self, unit_id: str) -> UnitNotes:
+        if not unit_id:
+            # Phases whose unit nobody knows have nothing in common.
+            return UnitNotes()
         notes = self._units.get(unit_id)
         if notes is None:
             notes = self._units[unit_id] = UnitNotes()

@@ -123,7 +123,13 @@ class _Build:
         estimator = LearningEstimator()
         self.remembering = Remembering(estimator, history_file(seen.env), cwd=request.cwd, tools=_toolchain(prepared))
         self.session = Session(
-            governor=Governor(estimator, slots=prepared.slots, budget_mib=prepared.budget_mib, runaway=rules.runaway),
+            governor=Governor(
+                estimator,
+                slots=prepared.slots,
+                cores=prepared.cores,
+                budget_mib=prepared.budget_mib,
+                runaway=rules.runaway,
+            ),
             trace=trace,
             accounts=Accounts(clock()),
             evidence=KillEvidence(root),

@@ -20,6 +20,9 @@ from builddoctor.model.phase import Outcome, Phase, Unit
 from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.supervise.unit_keys import Toolchain, project_folder, unit_key
 
+OPEN_WAIT_S = 2.0
+"""Another build may be writing just when this one starts."""
+
 READ_WAIT_S = 0.02
 """A look-up waits no longer than this for another build that writes."""
 
@@ -46,8 +49,10 @@ class Remembering:
         self._keys: dict[str, UnitKey] = {}
         self._learned: dict[str, list[FinishedPhase]] = {}
         if path is not None:
-            opened = History.open(path, busy_s=READ_WAIT_S)
+            opened = History.open(path, busy_s=OPEN_WAIT_S)
             self._history, self.problem = opened.history, opened.problem
+            if self._history is not None:
+                self._history.wait_at_most(READ_WAIT_S)
             if self._history is not None and self._history.writable:
                 self._writer = _Writer(path, gather_s)
 
@@ -96,15 +101,23 @@ class _Writer:
         self._problem = ""
 
     def take(self, unit: FinishedUnit) -> None:
+        if self._problem:
+            return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="history", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="history", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # No thread left (a pids limit): the build is worth more than its history.
+                self._problem = f"this build is not remembered: {error}"
+                return
+            self._thread = thread
         self._units.put(unit)
 
     def close(self) -> str:
         """What went wrong; empty when all was written."""
         if self._thread is None:
-            return ""
+            return self._problem
         self._units.put(None)
         self._thread.join(CLOSE_S)
         if self._thread.is_alive():
@@ -112,6 +125,12 @@ class _Writer:
         return self._problem
 
     def _run(self) -> None:
+        try:
+            self._write()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no reason for the build to fail
+            self._problem = f"the history {self._path} cannot be written: {error!r}"
+
+    def _write(self) -> None:
         opened = History.open(self._path)
         history = opened.history
         if history is None:
