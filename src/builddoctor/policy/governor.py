@@ -103,7 +103,10 @@ class Governor:
             actions += self._sampled(event, now_s)
         elif not isinstance(event, UnitEnded | Tick):
             raise TypeError(event)
-        if isinstance(event, UnitRegistered | UnitEnded):
+        if isinstance(event, UnitEnded):
+            # Nothing of it will ask any more.
+            self._lingering.pop(event.unit_id, None)
+        if isinstance(event, UnitRegistered):
             return actions
         return actions + self._admit(now_s)
 

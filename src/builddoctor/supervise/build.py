@@ -36,13 +36,11 @@ from builddoctor.supervise.folders import history_file, run_folder, trace_file
 from builddoctor.supervise.foresight import Foresight, look_ahead, settle_environment
 from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.kill_evidence import KillEvidence
-from builddoctor.supervise.ledger import open_ledger
 from builddoctor.supervise.prepare import Prepared, is_front_by_path, prepare
 from builddoctor.supervise.remembering import Remembering
 from builddoctor.supervise.sampler import Sampler
 from builddoctor.supervise.screen import Screen
 from builddoctor.supervise.session import Session
-from builddoctor.supervise.sharing import Sharing
 from builddoctor.supervise.unit_keys import Toolchain
 from builddoctor.trace.masking import mask_argv
 from builddoctor.trace.records import TRACE_SCHEMA, End, Header
@@ -171,16 +169,12 @@ class _Build:
     async def run(self, make_screen: Callable[[Session, Prepared, Fronts], Screen]) -> Finished:
         socket = self.folder / "socket"
         server = await serve(socket, self._converse)
-        sharing = Sharing(
-            self.session, open_ledger(self.env, self.root), slots=self.prepared.slots, root=self.root, clock=self.clock
-        )
         sampler = Sampler(
             self.session,
             self.sensor,
             clock=self.clock,
             reading=self.prepared.reading,
             rules=self.rules,
-            sharing=sharing,
         )
         screen = make_screen(self.session, self.prepared, self.fronts)
         screen.watch(sampler)
@@ -224,7 +218,6 @@ class _Build:
             guardian.close()
             self.session.units.close()
             self.remembering.close(lambda text: self.session.tell(text, warning=True))
-            sharing.close()
             await screen.stop()
         if problem:
             raise problem[0]

@@ -21,7 +21,6 @@ from builddoctor.sensors.limits import MemorySensor
 from builddoctor.sensors.root import Clock
 from builddoctor.supervise.rereading import Rereading
 from builddoctor.supervise.session import Session
-from builddoctor.supervise.sharing import Sharing
 from builddoctor.supervise.thrashing import Thrashing
 from builddoctor.trace import records
 
@@ -43,14 +42,12 @@ class Sampler:
         clock: Clock,
         reading: MemoryReading,
         rules: Rules,
-        sharing: Sharing | None = None,
     ) -> None:
         self.reading = reading
         self.total_mib = 0.0
         self._session = session
         self._sensor = sensor
         self._clock = clock
-        self._sharing = sharing or Sharing(session, None, slots=1, root=session.root, clock=clock)
         self._rereading = Rereading(session, rules.crosscheck, clock=clock)
         self._thrashing = Thrashing(session, rules.thrash, clock=clock)
         self._fastest_mib_s = 0.0
@@ -100,7 +97,6 @@ class Sampler:
                 )
         self._measure(total_mib, busy=bool(rss))
         self.total_mib = total_mib
-        self._sharing.read()
         self.reading = self._sensor.read(total_mib + OPEN_UNIT_MIB * len(session.units.open))
         session.accounts.peak_mib = max(session.accounts.peak_mib, total_mib)
         self._rereading.look(reported, total_mib, self.reading)
@@ -117,9 +113,7 @@ class Sampler:
         state = self._thrashing.look(
             headroom_share=tightest.headroom_mib / max(tightest.limit_mib, 1.0), running=len(rss)
         )
-        # What other builds have promised is theirs, though nobody holds it yet; it ends nothing of ours.
-        headroom_mib = allowed.kill_headroom_mib
-        budget = min(allowed.budget_mib, max(0.0, self._sharing.budget_mib(self.reading, total_mib)))
+        headroom_mib, budget = allowed.kill_headroom_mib, allowed.budget_mib
         if state is ThrashState.ACT:
             headroom_mib = min(0.0, headroom_mib)
             budget = budget_mib(headroom_mib, total_mib, allowed.reserve_mib)
@@ -137,8 +131,7 @@ class Sampler:
     def period_s(self) -> float:
         """How long until the next look."""
         fill = UNMEASURED_FILL_MIB_S if self._samples < MEASURED_AFTER else max(2 * self._fastest_mib_s, 500.0)
-        period_s = min(LONGEST_S, max(SHORTEST_S, self.reading.tightest.headroom_mib / (4 * fill)))
-        return self._sharing.period_s(period_s)
+        return min(LONGEST_S, max(SHORTEST_S, self.reading.tightest.headroom_mib / (4 * fill)))
 
     def _measure(self, total_mib: float, *, busy: bool) -> None:
         now_s = self._clock()

@@ -24,7 +24,6 @@ from builddoctor.policy.kill_cause import describe as describe_cause
 from builddoctor.sensors.process import Processes
 from builddoctor.sensors.root import Clock, SystemRoot
 from builddoctor.supervise.accounts import Accounts
-from builddoctor.supervise.doorman import Doorman
 from builddoctor.supervise.kill_evidence import KillEvidence
 from builddoctor.supervise.phases import LivePhase, describe, was_killed
 from builddoctor.supervise.remembering import Remembering
@@ -75,7 +74,6 @@ class Session:
         self.verdict: GiveUp | None = None
         self.given_up: LivePhase | None = None
         self.held: Hold | None = None
-        self.doorman = Doorman()
         self.events: deque[EventRow] = deque(maxlen=EVENTS_SHOWN)
         self.on_event: Callable[[EventRow], None] = lambda _: None
         self._clock = clock
@@ -100,9 +98,7 @@ class Session:
             self.evidence.looked(headroom_mib=event.headroom_mib, reserve_mib=event.reserve_mib)
         for action in self.governor.handle(event, self._clock()):
             self._carry_out(action)
-        for kill in self.doorman.happened(event, self._admit):
-            self._carry_out(kill)
-        self.accounts.jobs_changed(self.governor.running - len(self.doorman.withheld), self._clock())
+        self.accounts.jobs_changed(self.governor.running, self._clock())
 
     async def converse(self, connection: Connection) -> None:
         """Serve one gate until it is gone."""
@@ -245,7 +241,7 @@ class Session:
         if ended.outcome in (Outcome.OK, Outcome.FAILED):
             self._gate_done(live, message)
             self.accounts.phases_done += 1
-        self.decide(self.doorman.as_seen(ended))
+        self.decide(ended)
         if live.phase.phase_id not in self.live and ended.outcome not in (Outcome.OK, Outcome.FAILED):
             self._gate_done(live, message)
 
@@ -343,8 +339,6 @@ class Session:
             self.tell(action.text, warning=True)
 
     def _admit(self, action: Admit) -> None:
-        if not self.doorman.lets_start(action):
-            return
         live = self.live[action.phase_id]
         now_s = self._clock()
         live.admitted_at_s = now_s
@@ -370,7 +364,6 @@ class Session:
         by = BY_US if live.outcome is Outcome.KILLED_BY_US else describe_cause(live.cause or KillCause.UNKNOWN)
         self.accounts.requeued += 1
         live.asked_at_s = self._clock()
-        self.doorman.again(action)
         self.trace.write(
             records.Requeued(
                 at_s=self.at_s(),
