@@ -42,6 +42,9 @@ LEAST_MIB = 0.1
 LARGEST_MIB = 1e9
 """A pebibyte: more is no figure."""
 
+LONGEST_S = 1e6
+"""Eleven days: nor is this."""
+
 MOST_UNITS = 4096
 """Units kept in mind; the ones touched longest ago go."""
 
@@ -133,6 +136,7 @@ class LearningEstimator:
             return
         if not (math.isfinite(peak_mib) and LEAST_MIB <= peak_mib <= LARGEST_MIB):
             return
+        wall_s = min(max(0.0, wall_s), LONGEST_S) if math.isfinite(wall_s) else 0.0
         notes = self._notes(phase.unit_id)
         if outcome is Outcome.OK:
             # A compile error ends a phase early: it shows what it took, not what it needs.
@@ -141,7 +145,7 @@ class LearningEstimator:
                 self._book(clue.sort, phase.tool).add(clue.features, residual)
             self._compare_with_past(phase, notes, peak_mib)
             self._durations.observe(phase, notes, wall_s)
-        notes.note(Done(phase, peak_mib, wall_s if math.isfinite(wall_s) else 0.0))
+        notes.note(Done(phase, peak_mib, wall_s))
 
     def raise_after_kill(self, phase: Phase, *, peak_mib: float, reserved_mib: float) -> Estimate:
         key = _key(phase)
