@@ -14,9 +14,7 @@ from builddoctor.simulate.workload import Workload
 
 def governor(host: Host, estimator: Estimator | None = None) -> Governor:
     """The governor of a build on ``host``; without history unless ``estimator`` has one."""
-    return Governor(
-        estimator or LearningEstimator(), slots=slots(host.cores), budget_mib=host.budget_mib, cores=host.cores
-    )
+    return Governor(estimator or LearningEstimator(), slots=slots(host.cores), budget_mib=host.budget_mib)
 
 
 def shipped_jobs(host: Host) -> int:

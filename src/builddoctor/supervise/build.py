@@ -124,7 +124,6 @@ class _Build:
             governor=Governor(
                 estimator,
                 slots=prepared.slots,
-                cores=prepared.cores,
                 budget_mib=prepared.budget_mib,
                 runaway=rules.runaway,
             ),
