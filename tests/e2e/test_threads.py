@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from builddoctor.trace.analysis import digest
 from builddoctor.trace.reader import TraceReader
-from builddoctor.trace.records import PhaseAdmitted, PhaseFinished, PhaseQueued, PhaseStarted, UnitBegan
+from builddoctor.trace.records import PhaseAdmitted, PhaseFinished, PhaseQueued, PhaseStarted, UnitBegan, UnitOpened
+from support.capabilities import find_nvcc
 from support.example import Example
+from support.objects import objects_of
 from support.program import Program
 
 pytestmark = [pytest.mark.needs_nvcc]
@@ -47,3 +51,30 @@ def test_threads_never_run_more_cicc_than_were_admitted(example: Example, progra
         most_waiting = max(most_waiting, len(asked))
     assert most_waiting >= 1, "the threads never met the budget"
     assert digest(TraceReader(program.trace_file)).most_at_once["cicc"] < 3
+
+
+@pytest.mark.parametrize(("units", "given", "set_to"), [(1, "", 3), (1, "-t8", 3), (4, "--threads=3", 1)])
+def test_threads_are_set_by_how_many_units_there_are_and_objects_are_the_same(
+    program: Program, units: int, given: str, set_to: int
+) -> None:
+    """A lone unit of three archs gets three threads; one of as many as cores gets one. nvcc's objects do not care."""
+    sources = program.folder / "src"
+    sources.mkdir()
+    for n in range(units):
+        (sources / f"u{n}.cu").write_text(f"__global__ void scale(float *x) {{ x[threadIdx.x] *= {n + 2}; }}\n")
+    flags = " ".join(f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in ARCHS)
+    edges = "".join(f"build u{n}.o: cu {sources}/u{n}.cu\n" for n in range(units))
+    objects = []
+    for folder, nvcc in ((program.folder / "plain", str(find_nvcc())), (program.folder / "supervised", "nvcc")):
+        folder.mkdir()
+        rule = f"rule cu\n  command = {nvcc} {flags} {given} -c $in -o $out\n"
+        (folder / "build.ninja").write_text(rule + edges)
+        ninja = ["ninja", "-j", str(units)]
+        if nvcc == "nvcc":
+            ninja = program.supervised(*ninja, options=["--cores", "4"])
+        subprocess.run(ninja, cwd=folder, env=program.env, check=True, capture_output=True)
+        objects.append(objects_of(folder))
+    assert objects[0] == objects[1]
+    assert len(objects[0]) == units
+    *_, last = [record for record in program.records() if isinstance(record, UnitOpened)]
+    assert last.threads == set_to

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from builddoctor.model.limits import MemoryLevel, MemoryReading, Surroundings
 from builddoctor.model.phase import PhaseKind
-from builddoctor.policy.budget import allowance, budget_mib, window
+from builddoctor.model.process_room import ProcessRoom
+from builddoctor.policy.budget import allowance, budget_mib, few_units, window
 from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.policy.victims import Candidate, choose
 from builddoctor.units import format_mib, parse_size_mib
@@ -49,10 +50,18 @@ def test_the_budget_is_never_negative_and_never_above_what_there_is(
     assert 0 <= budget_mib(headroom_mib, own_use_mib, reserve) <= max(0, headroom_mib + own_use_mib)
 
 
-@given(cores=st.integers(1, 1024), budget=SIZES)
-def test_the_window_keeps_every_core_supplied(cores: int, budget: float) -> None:
-    """At least one open unit more than cores; at most three a core."""
-    assert cores + 1 <= window(cores, budget) <= max(cores + 1, 3 * cores)
+ROOM = st.none() | st.integers(0, 100_000)
+
+
+@given(cores=st.integers(1, 1024), budget=SIZES, processes=ROOM, own_files=ROOM, build_files=ROOM)
+def test_the_window_keeps_every_core_supplied(
+    cores: int, budget: float, processes: int | None, own_files: int | None, build_files: int | None
+) -> None:
+    """At least one unit more than cores; no more than memory allows, nor 32 a core; little room makes it no larger."""
+    room = ProcessRoom(processes=processes, own_files=own_files, build_files=build_files)
+    units = window(cores, budget, room)
+    assert cores + 1 <= few_units(cores, budget) <= units <= window(cores, budget) <= max(cores + 1, 32 * cores)
+    assert window(cores, budget) * 6 <= max(0.05 * budget, 6 * few_units(cores, budget))
 
 
 @given(st.lists(st.tuples(SIZES, st.floats(0, 1e6)), max_size=8))

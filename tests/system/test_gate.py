@@ -82,8 +82,8 @@ def supervise(tmp_path: Path) -> Iterator[Callable[[Callable[[socket.socket], No
         each.close()
 
 
-def gate_before(folder: Path, script: str, *, name: str = "tool") -> str:
-    """A phase gate in front of a tool of our own."""
+def gate_before(folder: Path, script: str, *, name: str = "tool", role: str = "phase") -> str:
+    """A gate in front of a tool of our own."""
     tool = folder / "tool"
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(0o755)
@@ -93,15 +93,17 @@ def gate_before(folder: Path, script: str, *, name: str = "tool") -> str:
     (library / "gate.py").write_text(
         f"import sys\nsys.path.insert(0, {str(library)!r})\nimport gate_program\ngate_program.main(sys.argv)\n"
     )
-    write_gate(folder, Gate(f"gates/{name}", "phase", str(tool)))
+    write_gate(folder, Gate(f"gates/{name}", role, str(tool)))
     return str(folder / "gates" / name)
 
 
-def test_after_the_loss_of_the_supervisor_waiting_gates_go_one_at_a_time(tmp_path: Path, supervise: Callable) -> None:
+@pytest.mark.parametrize("role", ["phase", "unit"])
+def test_after_the_loss_of_the_supervisor_waiting_gates_go_one_at_a_time(
+    tmp_path: Path, supervise: Callable, role: str
+) -> None:
     """Eight gates wait when the supervisor dies: never do two of their tools run together."""
-    gate = gate_before(
-        tmp_path, f"mkdir {tmp_path}/alone || exit 9; echo ran >> {tmp_path}/log; rmdir {tmp_path}/alone"
-    )
+    script = f"mkdir {tmp_path}/alone || exit 9; echo ran >> {tmp_path}/log; rmdir {tmp_path}/alone"
+    gate = gate_before(tmp_path, script, role=role)
     all_wait = threading.Barrier(8)
 
     def die_when_all_wait(connection: socket.socket) -> None:
@@ -178,7 +180,8 @@ def test_signals_that_python_ignores_are_not_ignored_below_a_gate(tmp_path: Path
     assert not ignored & (1 << (signal.SIGXFSZ - 1))
 
 
-def test_ctrl_c_ends_a_gate_that_waits(tmp_path: Path, supervise: Callable) -> None:
+@pytest.mark.parametrize("role", ["phase", "unit"])
+def test_ctrl_c_ends_a_gate_that_waits(tmp_path: Path, supervise: Callable, role: str) -> None:
     """A waiting gate dies of SIGINT at once, without a traceback, and its tool never runs."""
     asked = threading.Event()
 
@@ -187,13 +190,61 @@ def test_ctrl_c_ends_a_gate_that_waits(tmp_path: Path, supervise: Callable) -> N
         asked.set()
         receive(connection)
 
-    gate = gate_before(tmp_path, f"touch {tmp_path}/ran")
+    gate = gate_before(tmp_path, f"touch {tmp_path}/ran", role=role)
     process = subprocess.Popen([gate], env=supervise(never_answer), stderr=subprocess.PIPE)
     assert asked.wait(timeout=60)
     process.send_signal(signal.SIGINT)
     assert process.communicate()[1] == b""
     assert process.returncode == -signal.SIGINT
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "told", "seen"),
+    [
+        ("-c a.cu", "", "0", "-c a.cu"),
+        ("-c a.cu", "", "3", "-c a.cu --threads 3"),
+        ("--threads 8 -c a.cu", "", "3", "--threads 3 -c a.cu"),
+        ("--threads=8 -c a.cu -t 2", "", "3", "--threads=3 -c a.cu -t 3"),
+        ("-t4 -c a.cu", "", "1", "-t1 -c a.cu"),
+        ("-t=0 -c a.cu", "", "1", "-t=1 -c a.cu"),
+        ("-Xlinker -t -c a.cu", "", "2", "-Xlinker -t -c a.cu --threads 2"),
+        ("-c a.cu", "-DX  --threads 4", "2", "-c a.cu --threads 2 | -DX  --threads 2"),
+        ("-c a.cu", "--threads 4", "0", "-c a.cu | --threads 4"),
+        ("-c a.cu --threads", "", "2", "-c a.cu --threads --threads 2"),
+    ],
+)
+def test_nvcc_gets_the_threads_that_its_gate_was_told(
+    tmp_path: Path, supervise: Callable, given: str, variable: str, told: str, seen: str
+) -> None:
+    """In whatever form the build wrote them, in nvcc's own variables too; 0 leaves all as it is."""
+
+    def tell(connection: socket.socket) -> None:
+        receive(connection)
+        send(connection, "go", "u7", told)
+
+    gate = gate_before(tmp_path, 'echo "$BUILDDOCTOR_UNIT $@${NVCC_APPEND_FLAGS:+ | $NVCC_APPEND_FLAGS}"', role="unit")
+    env = {**supervise(tell), **({"NVCC_APPEND_FLAGS": variable} if variable else {})}
+    shown = subprocess.run([gate, *given.split()], env=env, capture_output=True, text=True, check=True)
+    assert shown.stdout == f"u7 {seen}\n"
+
+
+def test_an_nvcc_that_lost_its_supervisor_takes_one_phase_at_a_time(tmp_path: Path, supervise: Callable) -> None:
+    """Nobody answers its phases any more: one thread, and its tools do not wait for anybody."""
+    gate = gate_before(tmp_path, 'echo "$@ $BUILDDOCTOR_HELD"; exit 3', role="unit")
+    args = [gate, "--threads", "8", "-c", "a.cu"]
+    done = subprocess.run(args, env=supervise(receive), capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("--threads 1 -c a.cu 1\n", 3)
+
+
+@pytest.mark.parametrize("question", ["--version", "--dryrun", "--list-gpu-arch", "--help"])
+def test_questions_to_nvcc_are_not_held(tmp_path: Path, supervise: Callable, question: str) -> None:
+    """A supervisor that never answers does not keep ``nvcc --version`` waiting: it is not asked."""
+    asked: list[list[str]] = []
+    gate = gate_before(tmp_path, "echo answer", role="unit")
+    env = supervise(lambda connection: asked.append(receive(connection)))
+    shown = subprocess.run([gate, "-c", "a.cu", question], env=env, capture_output=True, text=True, check=True)
+    assert (shown.stdout, asked) == ("answer\n", [])
 
 
 def test_sizes_of_inputs_are_sent_and_contents_are_not(tmp_path: Path, supervise: Callable) -> None:

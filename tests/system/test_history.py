@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from builddoctor.history.store import History
 from builddoctor.model.past import UnitKey
+from support.program import Program
 
 WRITER = """
 import sys
@@ -166,3 +168,23 @@ def test_a_folder_that_may_not_be_written_is_read_and_said_so(there: bool) -> No
         assert sorted(each.name for each in folder.iterdir()) == before
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("command", ["clear", "show"])
+def test_a_history_that_is_held_by_another_program_is_said_to_be(program: Program, command: str) -> None:
+    """Nothing was cleared: that is no success with "0 units"; and what cannot be read is not said to be nothing."""
+    (program.folder / "state").mkdir()
+    path = program.folder / "state" / "history.sqlite"
+    process = start(path, "p", 2)
+    go(process)
+    process.communicate(timeout=60)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    done = program.run("history", command)
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert (done.returncode != 0) == (command == "clear")
+    assert "locked" in done.stderr or "held by another program" in done.stderr
+    assert "units forgotten" not in done.stdout
+    done = program.run("history", "clear")
+    assert done.stdout == "3 units forgotten\n"

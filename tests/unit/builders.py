@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from builddoctor.model.board import BoardState, RunningRow
 from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind, Unit
 from builddoctor.model.summary import Summary
 from builddoctor.policy.events import PhaseAsked, PhaseEnded, Sampled
+from builddoctor.policy.order import ExpectedPhase
 from builddoctor.trace.records import TRACE_SCHEMA, Header
 
 
@@ -33,7 +35,10 @@ class TableEstimator:
         return self.remaining.get(phase.phase_id, 0.0)
 
     def wall_s(self, phase: Phase) -> float:
-        return self.remaining_s(phase)
+        return self.remaining_s(phase) / 2
+
+    def outlook(self, unit_id: str, phase: Phase | None) -> Sequence[ExpectedPhase]:
+        return ()
 
 
 def phase(phase_id: int = 1, kind: PhaseKind = PhaseKind.CICC, **fields: Any) -> Phase:

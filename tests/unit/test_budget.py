@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builddoctor.model.limits import MemoryLevel, MemoryReading, Surroundings
-from builddoctor.policy.budget import allowance, budget_mib, window
+from builddoctor.model.process_room import ProcessRoom
+from builddoctor.policy.budget import allowance, budget_mib, few_units, most_open, window
 
 
 def level(kind: str, limit_mib: float, headroom_mib: float | None = None) -> MemoryLevel:
@@ -93,14 +94,51 @@ def test_the_budget_is_what_is_free_and_what_we_hold_less_the_reserve(
     ("cores", "budget", "units"),
     [
         (1, 0, 2),
-        (2, 3000, 5),
-        (2, 1000, 3),
-        (2, 30000, 6),
-        (16, 8192, 17),
-        (16, 16384, 27),
-        (64, 1_000_000, 192),
+        (2, 1000, 8),
+        (2, 3000, 25),
+        (2, 30000, 64),
+        (4, 5530, 46),
+        (16, 8192, 68),
+        (16, 16384, 136),
+        (64, 1_000_000, 512),
+        (256, 2_000_000, 768),
     ],
 )
 def test_the_window_gives_a_choice_without_eating_the_budget(cores: int, budget: float, units: int) -> None:
-    """Three units a core, no more than 5 % of the budget in waiting processes, and always one above the cores."""
+    """5 % of the budget in waiting processes, 32 units a core and 512 at most, and always one above the cores."""
     assert window(cores, budget) == units
+
+
+@pytest.mark.parametrize(
+    ("processes", "own_files", "build_files", "units"),
+    [
+        (None, None, None, 512),
+        (2000, 1_048_576, 1024, 250),
+        (1000, 1_048_576, 1024, 125),
+        (100, 1_048_576, 1024, 48),
+        (0, 0, 0, 48),
+        (100_000, 1024, 1024, 224),
+        (100_000, 4096, 256, 128),
+    ],
+)
+def test_the_window_leaves_room_for_processes_and_files(
+    processes: int | None, own_files: int | None, build_files: int | None, units: int
+) -> None:
+    """Eight processes and four files of ours for each unit, one of the build tool's; three units a core in any case."""
+    room = ProcessRoom(processes=processes, own_files=own_files, build_files=build_files)
+    assert window(16, 1_000_000, room) == units
+
+
+@pytest.mark.parametrize(
+    ("cores", "budget", "units"),
+    [(1, 0, 2), (2, 3000, 5), (2, 30000, 6), (16, 8192, 17), (16, 16384, 27), (64, 1_000_000, 192)],
+)
+def test_few_units_are_three_a_core_where_memory_allows(cores: int, budget: float, units: int) -> None:
+    """One for each 600 MiB, three a core at most, one above the cores at least."""
+    assert few_units(cores, budget) == units
+
+
+@pytest.mark.parametrize(("temporary_mib", "units"), [(None, 100), (1e6, 100), (4500.0, 50), (900.0, 12), (0.0, 12)])
+def test_open_units_have_room_for_their_temporary_files(temporary_mib: float | None, units: int) -> None:
+    """Half of what is free there, 45 MiB each; few where they lie in memory, all where nothing is known."""
+    assert most_open(4, 30000, 100, temporary_mib=temporary_mib, unit_files_mib=45.0) == units

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builddoctor.model.phase import Outcome
-from builddoctor.policy.actions import Action, Admit, Hold, SetThreads
+from builddoctor.policy.actions import Action, Admit, Hold, OpenUnit
 from builddoctor.policy.events import Event, Tick, UnitEnded, UnitRegistered
 from builddoctor.policy.governor import DRAIN_AFTER_S, Governor
 from unit.builders import TableEstimator, asked, ended, phase, sampled, unit
@@ -88,6 +88,7 @@ def test_memory_drains_to_a_phase_that_waited_too_long() -> None:
     governor = make({1: 600, 2: 900, 3: 300})
     feed(governor, asked(1))
     feed(governor, asked(2))
+    feed(governor, Tick(), DRAIN_AFTER_S)
     assert admitted(feed(governor, asked(3), DRAIN_AFTER_S)) == []
     assert admitted(feed(governor, ended(1), DRAIN_AFTER_S + 1)) == [2]
     assert admitted(feed(governor, ended(2), DRAIN_AFTER_S + 2)) == [3]
@@ -183,15 +184,15 @@ def test_units_alone_admit_nothing() -> None:
     assert feed(governor, UnitEnded(unit_id="u1")) == []
 
 
-@pytest.mark.parametrize(("threads", "lowered"), [(1, False), (2, True), (8, True), (0, True)])
-def test_after_a_kill_new_units_get_one_thread(threads: int, lowered: bool) -> None:
-    """``--threads`` goes to 1 where it was more; nvcc's 0 means one for each core."""
+@pytest.mark.parametrize(("threads", "lowered"), [(1, 0), (2, 1), (8, 1), (0, 1)])
+def test_after_a_kill_new_units_get_one_thread(threads: int, lowered: int) -> None:
+    """``--threads`` goes to 1 where it was more; nvcc's 0 means one for each core. An answer of 0 leaves it alone."""
     governor = make({1: 100, 2: 100})
     feed(governor, asked(1))
     feed(governor, asked(2))
     feed(governor, ended(2, Outcome.KILLED_BY_KERNEL), 1.0)
-    actions = feed(governor, UnitRegistered(unit=unit(unit_id="u9", threads=threads)), 2.0)
-    assert actions == ([SetThreads(unit_id="u9", threads=1)] if lowered else [])
+    actions = feed(governor, UnitRegistered(unit=unit(unit_id="u9", threads=threads), held=True), 2.0)
+    assert actions == [OpenUnit(unit_id="u9", threads=lowered)]
 
 
 def test_what_is_no_event_is_an_error_of_the_caller() -> None:

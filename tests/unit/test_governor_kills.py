@@ -145,7 +145,7 @@ def test_fast_growth_is_danger_before_headroom_is_gone() -> None:
 def test_enough_headroom_ends_nothing(headroom_mib: float) -> None:
     """At or above the danger line every phase goes on."""
     governor = running({1: 300, 2: 300})
-    assert feed(governor, sampled({1: 500, 2: 500}, headroom_mib=headroom_mib), 20.0) == []
+    assert feed(governor, sampled({1: 290, 2: 290}, headroom_mib=headroom_mib), 20.0) == []
 
 
 def test_the_only_running_phase_is_never_ended() -> None:

@@ -8,6 +8,7 @@ from builddoctor.model.phase import Estimate, Phase, PhaseKind
 from builddoctor.policy.actions import Action, Admit
 from builddoctor.policy.events import Event, PhaseAsked, Tick
 from builddoctor.policy.governor import DRAIN_AFTER_S, LINGER_S, Governor
+from builddoctor.policy.running import RISK
 from unit.builders import TableEstimator, asked, ended, phase
 
 
@@ -76,12 +77,12 @@ def test_nothing_is_kept_after_a_units_last_phase(kind: PhaseKind) -> None:
 
 
 def test_spreads_add_by_their_squares() -> None:
-    """Nine phases of 100 to 200 MiB do not all take 200: 900 and the root of nine squares, 1200, are set aside."""
-    governor = Governor(SpreadEstimator(dict.fromkeys(range(1, 10), 200.0)), slots=16, budget_mib=1200)
+    """Nine phases of 100 to 200 MiB do not all take 200: 900 and most of the root of nine squares are set aside."""
+    governor = Governor(SpreadEstimator(dict.fromkeys(range(1, 10), 200.0)), slots=16, budget_mib=900 + RISK * 300)
     for phase_id in range(1, 10):
         feed(governor, asked(phase_id))
     assert governor.running == 9
-    assert governor.committed_mib == pytest.approx(1200)
+    assert governor.committed_mib == pytest.approx(900 + RISK * 300)
 
 
 def test_memory_does_not_drain_to_what_waits_for_its_turn() -> None:

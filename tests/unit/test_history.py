@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from builddoctor.history import store
+from builddoctor.history import damage, store
+from builddoctor.history.rows import KEPT_BUILDS
 from builddoctor.history.schema import STEPS, VERSION, bring_up_to_date, version_of
-from builddoctor.history.store import KEPT_BUILDS, History
+from builddoctor.history.store import History
 from builddoctor.model.past import FinishedPhase, FinishedUnit, Seen, UnitKey
 from builddoctor.model.phase import PhaseKind
 
@@ -254,3 +255,131 @@ def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     writer.execute("ROLLBACK")
     assert found.history.find(KEY) is not None
     assert not found.history.problem
+
+
+def test_a_phase_that_nobody_can_read_does_not_hide_a_unit_that_is_near(tmp_path: Path) -> None:
+    """What is known under another unit's name is better than nothing known."""
+    path = tmp_path / "h"
+    history = opened(path)
+    history.record([finished(), finished(unit=key(options="x"), peak_mib=900.0)])
+    for seen in ("what", "[]"):
+        sqlite3.connect(path, isolation_level=None).execute("UPDATE phases SET seen = ? WHERE unit = 1", (seen,))
+        past = history.find(KEY)
+        assert past is not None
+        assert past.key.options == "x"
+
+
+def test_rows_that_make_no_sense_are_put_right_by_the_next_build(tmp_path: Path) -> None:
+    """Text where numbers belong, and bytes that are no text: an edited or a damaged file heals."""
+    path = tmp_path / "h"
+    history = opened(path)
+    history.record([finished()])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("UPDATE phases SET builds = 'many', updated_at = 'never', seen = x'ff00'")
+    other.execute("UPDATE units SET updated_at = 'long ago'")
+    assert [row.updated_at for row in history.projects()] == [0]
+    assert history.record([finished(ended_at=7.0)])
+    past = history.lookup(KEY)
+    assert past is not None
+    assert [(phase.builds, len(phase.seen), phase.updated_at) for phase in past.phases] == [(2, 1, 7.0)]
+    assert [row.updated_at for row in history.projects()] == [7]
+    assert not history.problem
+
+
+def test_a_name_that_is_no_text_hides_no_other(tmp_path: Path) -> None:
+    """Nor does it end the history."""
+    path = tmp_path / "h"
+    history = opened(path)
+    history.record([finished(), finished(unit=key(place="b.cu"))])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute(
+        "UPDATE units SET options = CAST(x'ff61' AS TEXT), project = CAST(x'fe' AS TEXT) WHERE place = 'b.cu'"
+    )
+    other.execute("UPDATE units SET output = CAST(x'ff61' AS TEXT) WHERE place = 'src/a.cu'")
+    assert sorted(row.project for row in history.projects()) == ["demo", "\ufffd"]
+    assert history.find(KEY) is not None
+    assert not history.problem
+
+
+def test_a_file_that_grows_too_large_loses_its_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few units of many phases count as much as many of few: the bound is in bytes."""
+    monkeypatch.setattr(store, "MOST_MIB", 0.5)
+    path = tmp_path / "h"
+    history = opened(path)
+    for number in range(40):
+        units = [finished(unit=key(place=f"{number:02}/{'x' * 2000}{each}.cu"), ended_at=number) for each in range(10)]
+        assert history.record(units)
+    places = [unit.key.place for unit in history.units("demo")]
+    assert path.stat().st_size < 1024**2
+    assert places[-1].startswith("39/")
+    assert len(places) > 50
+    assert places[0] > "20/"
+
+
+def test_a_large_file_is_not_read_through_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage in the midst of it shows when it is met, and then the file is moved aside as ever."""
+    path = tmp_path / "history.sqlite"
+    history = opened(path)
+    history.record(finished(unit=key(place=f"{number}.cu")) for number in range(300))
+    history.close()
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size - 8192)
+        file.write(b"\xff" * 8192)
+    copy = tmp_path / "copy" / "history.sqlite"
+    copy.parent.mkdir()
+    copy.write_bytes(path.read_bytes())
+    assert "damaged" in History.open(copy).problem
+    monkeypatch.setattr(damage, "CHECKED_WHOLE_MIB", 0.0)
+    large = opened(path)
+    for number in range(300):
+        large.find(key(place=f"{number}.cu"))
+    assert "damaged" in large.problem
+    assert not History.open(path).problem
+
+
+def test_who_moves_a_damaged_file_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He may be stopped: then there is no history, a reason, and no build that hangs for it."""
+    monkeypatch.setattr(store, "MOVE_WAIT_S", 0.05)
+    path = tmp_path / "h"
+    path.write_bytes(b"no database" * 1000)
+    with damage.alone_with(path, wait_s=0.0):
+        found = History.open(path)
+        assert found.history is None
+        assert "cannot be moved aside" in found.problem
+    assert History.open(path).history is not None
+
+
+def test_clearing_a_file_that_is_held_is_not_clearing_nothing(tmp_path: Path) -> None:
+    """Nor is reading it knowing nothing: both say that it is held just now."""
+    path = tmp_path / "h"
+    opened(path).record([finished()])
+    found = History.open(path, busy_s=0.01)
+    assert found.history is not None
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    assert found.history.clear() is None
+    assert found.history.busy
+    assert found.history.projects() == []
+    assert found.history.busy
+    assert History.open(path, busy_s=0.01).busy
+    writer.execute("ROLLBACK")
+    assert found.history.clear() == 1
+    assert not found.history.busy
+
+
+def test_a_reader_that_holds_up_a_writer_does_not_end_it(tmp_path: Path) -> None:
+    """What could not be committed is taken back, and written the next time."""
+    path = tmp_path / "h"
+    opened(path).record([finished()])
+    found = History.open(path, busy_s=0.01)
+    assert found.history is not None
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM units").fetchone()
+    assert not found.history.record([finished(unit=key(place="b.cu"))])
+    assert found.history.busy
+    reader.execute("ROLLBACK")
+    assert found.history.record([finished(unit=key(place="b.cu"))])
+    assert found.history.projects()[0].units == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builddoctor.history.store import _seen
+from builddoctor.history.rows import seen_of
 
 
 @pytest.mark.parametrize(
@@ -12,4 +12,4 @@ from builddoctor.history.store import _seen
 )
 def test_figures_that_no_compiler_has_are_left_out(row: str) -> None:
     """A damaged or edited file must not end in a division by zero or an endless time."""
-    assert [each.peak_mib for each in _seen(f"[[1.0, 500.0, 2.0], {row}]")] == [500.0]
+    assert [each.peak_mib for each in seen_of(f"[[1.0, 500.0, 2.0], {row}]")] == [500.0]

@@ -46,6 +46,21 @@ def test_a_lower_value_of_the_users_is_a_cap(env: dict, window: int, threads: in
     assert settings.exports["NVTE_BUILD_MAX_JOBS"] == str(window)
 
 
+@pytest.mark.parametrize(
+    ("env", "ignore", "most"),
+    [
+        ({}, False, None),
+        ({"NVCC_THREADS": "2"}, False, 2),
+        ({"NVCC_THREADS": "2"}, True, None),
+        ({"NVCC_THREADS": "8"}, False, None),
+        ({"MAX_JOBS": "2"}, False, None),
+    ],
+)
+def test_a_cap_on_threads_holds_at_the_gate_too(env: dict, ignore: bool, most: int | None) -> None:
+    """The number that nvcc gets is chosen later; not above what the user allows, where he does."""
+    assert settle(env, window=24, cores=16, ignore_caps=ignore).most_threads == most
+
+
 def test_caps_can_be_ignored() -> None:
     """With ``--ignore-caps`` memory alone decides."""
     settings = settle({"MAX_JOBS": "1", "NVCC_THREADS": "1"}, window=24, cores=16, ignore_caps=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builddoctor.policy.line import Kept, KeptPlaces, Line, Waiting
+from builddoctor.policy.line import Line, Waiting
 from unit.builders import TableEstimator, phase
 
 
@@ -46,12 +46,12 @@ def test_phases_may_leave_while_one_goes_through() -> None:
     assert seen == [3, 2]
 
 
-def test_kept_places_count_against_what_is_less_urgent() -> None:
-    """One's own kept place does not; those of less urgent units neither."""
-    kept = KeptPlaces({"a": Kept(50.0, 9.0, 600.0), "b": Kept(20.0, 9.0, 300.0)})
-    kept.reach(60.0)
-    assert kept.beside("x") == (0, 0.0)
-    kept.reach(30.0)
-    assert (kept.beside("x"), kept.beside("a")) == ((1, 600.0), (0, 0.0))
-    kept.reach(10.0)
-    assert (kept.beside("x"), kept.beside("b")) == ((2, 900.0), (1, 600.0))
+def test_priorities_that_change_change_the_order() -> None:
+    """Those of the same priority stay in the order in which they asked."""
+    priorities = {1: 1.0, 2: 2.0, 3: 3.0}
+    found = line(priorities)
+    priorities.update({1: 9.0, 2: 3.0})
+    found.order_again()
+    assert order(found) == [1, 2, 3]
+    assert found.leave(2) is not None
+    assert order(found) == [1, 3]

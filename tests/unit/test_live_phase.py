@@ -106,3 +106,18 @@ def test_a_tool_that_is_gone_is_not_signalled(signalled: list[int]) -> None:
     """Its number belongs to nobody."""
     assert not kill_after(lambda system: system.files.clear())
     assert signalled == []
+
+
+def test_a_phase_that_runs_again_begins_without_what_its_last_run_took() -> None:
+    """That run had to be ended, as a runaway perhaps: its peak is not what the phase needs."""
+
+    async def again() -> float:
+        live = LivePhase(phase(), gate_pid=GATE, trusted=True, asked_at_s=0.0)
+        live.take(5000.0)
+        assert live.peak_mib == 5000
+        live.tool_gone()
+        live.again()
+        live.take(300.0)
+        return live.peak_mib
+
+    assert asyncio.run(again()) == 300

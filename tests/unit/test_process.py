@@ -110,6 +110,12 @@ def test_processor_time_is_that_of_user_and_kernel_mode(tmp_path: Path) -> None:
     assert processes.cpu_s(13) is None
 
 
+def test_a_process_that_waits_for_a_core_wants_one(tmp_path: Path) -> None:
+    """schedstat: nanoseconds that it ran, that it was ready to run, and how often. Nothing where it is not told."""
+    processes = Processes(plant(tmp_path, {"/proc/12/schedstat": "1083545 2500000000 2\n", "/proc/13/schedstat": "7"}))
+    assert [processes.run_delay_s(pid) for pid in (12, 13, 14)] == [2.5, 0.0, 0.0]
+
+
 @pytest.mark.parametrize("text", ["", "12 (cut) S 7", "12 (x) S 7 " + "x " * 30])
 def test_processor_time_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
     """Not zero: a process that uses none is something else."""

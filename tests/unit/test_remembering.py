@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from pathlib import Path
+
+import pytest
 
 from builddoctor.history.store import History
 from builddoctor.model.phase import Estimate, Outcome, PhaseKind
 from builddoctor.policy.estimator import LearningEstimator
+from builddoctor.supervise import remembering as module
 from builddoctor.supervise.remembering import Remembering
 from builddoctor.supervise.unit_keys import Toolchain
 from unit.builders import phase, unit
@@ -68,3 +73,93 @@ def test_a_file_that_is_damaged_meanwhile_is_said_at_the_end(tmp_path: Path) -> 
     (problem,) = build(path, 1800.0)[1]
     assert "damaged" in problem
     assert build(path, 1800.0)[0].source == "history"
+
+
+class Held:
+    """A history file that another program holds, until it lets go."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("BEGIN EXCLUSIVE")
+
+    def let_go(self) -> None:
+        self._connection.execute("ROLLBACK")
+
+
+def remembered(path: Path) -> int:
+    opened = History.open(path)
+    assert opened.history is not None
+    return sum(row.units for row in opened.history.projects())
+
+
+def one_unit(remembering: Remembering, number: int) -> None:
+    began = unit(unit_id=f"u{number}", source=f"src/{number}.cu", output="a.o")
+    remembering.unit_began(began, ["-c"], "/home/me/demo")
+    front_end = phase(kind=PhaseKind.CUDAFE, input_mib=4.0, unit_id=began.unit_id)
+    remembering.phase_ended(front_end, outcome=Outcome.OK, peak_mib=900.0, wall_s=3.0)
+    remembering.unit_ended(began)
+
+
+def test_a_file_that_is_held_for_a_while_costs_no_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be written is written with the next, for the whole of the build."""
+    monkeypatch.setattr(module, "WRITE_WAIT_S", 0.01)
+    refused = threading.Event()
+    record = History.record
+
+    def recording(history: History, units: object) -> bool:
+        written = record(history, units)  # type: ignore[arg-type]
+        if not written:
+            refused.set()
+        return written
+
+    monkeypatch.setattr(History, "record", recording)
+    path, told = tmp_path / "h", list[str]()
+    remembering = Remembering(LearningEstimator(), path, cwd="/home/me/demo", tools=TOOLS, gather_s=0.0)
+    one_unit(remembering, 0)
+    while remembered(path) < 1:
+        pass
+    held = Held(path)
+    one_unit(remembering, 1)
+    assert refused.wait(60)
+    one_unit(remembering, 2)
+    held.let_go()
+    one_unit(remembering, 3)
+    remembering.close(told.append)
+    assert remembered(path) == 4
+    assert told == []
+
+
+def test_a_file_that_is_held_when_a_build_begins_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And read as soon as it can be."""
+    monkeypatch.setattr(module, "OPEN_WAIT_S", 0.01)
+    monkeypatch.setattr(module, "OPEN_AGAIN_S", 0.0)
+    path, told = tmp_path / "h", list[str]()
+    build(path, 1800.0)
+    held = Held(path)
+    estimator = LearningEstimator()
+    remembering = Remembering(estimator, path, cwd="/home/me/demo", tools=TOOLS, gather_s=0.0)
+    assert remembering.problem == ""
+    held.let_go()
+    began = unit(source="src/a.cu", output="a.o")
+    remembering.unit_began(began, ["-c", "-O3"], "/home/me/demo")
+    assert estimator.estimate(FRONT_END).source == "history"
+    one_unit(remembering, 1)
+    remembering.close(told.append)
+    assert remembered(path) == 2
+    assert told == []
+
+
+def test_a_file_that_is_held_to_the_end_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build waits some seconds for it, and no longer."""
+    monkeypatch.setattr(module, "WRITE_WAIT_S", 0.01)
+    monkeypatch.setattr(module, "CLOSE_S", 0.1)
+    path, told = tmp_path / "h", list[str]()
+    remembering = Remembering(LearningEstimator(), path, cwd="/home/me/demo", tools=TOOLS, gather_s=0.0)
+    held = Held(path)
+    one_unit(remembering, 1)
+    remembering.close(told.append)
+    held.let_go()
+    assert len(told) == 1
+    assert "held by another program" in told[0]

@@ -6,8 +6,11 @@ import pytest
 from rich.text import Text
 
 from builddoctor.model.board import EventRow, WaitingRow
+from builddoctor.model.past import PastPhase, PastUnit, Seen, UnitKey
+from builddoctor.model.phase import PhaseKind
 from builddoctor.render.board import board
 from builddoctor.render.closing import closing
+from builddoctor.render.history import past_rows, project_rows
 from builddoctor.render.lines import event_line, progress_line
 from builddoctor.render.tables import trace_rows, unit_rows
 from builddoctor.trace.analysis import Digest, PhaseRow, UnitRow
@@ -162,3 +165,22 @@ def test_units_are_listed_with_their_worst_phase() -> None:
     assert all(words in rows[1] for words in ("900 MiB", "1:02", "…", "/gelu.cu", "cicc sm_90"))
     assert "cudafe++" not in rows[1]
     assert rows[2].split() == ["0", "MiB", "0:00", "a.cu"]
+
+
+def test_names_from_other_peoples_projects_cannot_move_the_cursor() -> None:
+    """A history holds what sources and projects are called."""
+    key = UnitKey(project="demo", place="src/\x1b[2Ja.cu")
+    seen = (Seen(input_mib=1.0, peak_mib=900.0, wall_s=3.0),)
+    phases = (PastPhase(kind=PhaseKind.CICC, arch="sm_90\r", tool="cicc", seen=seen),)
+    shown = past_rows([PastUnit(key=key, phases=phases)]) + project_rows([("evil\x1b]0;x\x07\n", 1, 0.0)])
+    assert all(each.isprintable() for line in shown for each in line)
+
+
+def test_pauses_are_told_as_the_weaker_means_that_they_are() -> None:
+    """With what to do about it; and not a word where there were none."""
+    told = "\n".join(closing(summary(paused=3), title="demo"))
+    assert "3 times a process that no gate caught was stopped" in told
+    assert "weaker" in told
+    assert "PATH" in told
+    assert "once a process" in "\n".join(closing(summary(paused=1), title="demo"))
+    assert "stopped" not in "\n".join(closing(summary(), title="demo"))

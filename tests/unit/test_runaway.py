@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from builddoctor.model.phase import PhaseKind
 from builddoctor.policy.runaway import RunawayRules, RunawayWatch
 
 GIB = 1024.0
@@ -14,9 +15,16 @@ GIB = 1024.0
 class Course:
     """One phase, followed second by second. Sizes in GiB."""
 
-    def __init__(self, *, expected: float = 1.0, budget: float = 1500.0, rules: RunawayRules | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        expected: float = 1.0,
+        budget: float = 1500.0,
+        rules: RunawayRules | None = None,
+        kind: PhaseKind = PhaseKind.CICC,
+    ) -> None:
         self.watch = RunawayWatch(rules or RunawayRules())
-        self.watch.admitted(1, expected_mib=expected * GIB)
+        self.watch.admitted(1, expected_mib=expected * GIB, kind=kind)
         self.budget = budget
         self.now_s = 0.0
         self.said_at: float | None = None
@@ -43,11 +51,30 @@ class Course:
 
 
 @pytest.mark.trap(36)
-def test_the_cudafe_of_transformer_engine_is_found_within_minutes() -> None:
-    """0.23 GiB/s for ever on a machine of 1.7 TB: 16 GiB after 70 s, ended a minute later at 30 GiB, not at 147."""
+@pytest.mark.parametrize("budget", [15.0, 21.0, 64.0, 1500.0])
+@pytest.mark.parametrize("rate", [0.186, 0.23, 0.5, 2.0])
+def test_the_cudafe_of_transformer_engine_is_found_within_90_seconds(budget: float, rate: float) -> None:
+    """0.23 GiB/s for ever on a machine of 1.7 TB: 8 GiB after 35 s, ended at 15 GiB, not at 147. Or at the limit."""
+    course = Course(budget=budget, expected=0.1, kind=PhaseKind.CUDAFE)
+    full_s = int(budget / rate)
+    course.run(lambda second: rate * second, seconds=min(90, full_s))
+    assert course.why or (full_s < 90 and "up to its end" in course.watch.ran_away(1))
+
+
+@pytest.mark.trap(36)
+def test_a_cicc_that_grows_for_ever_is_found_within_minutes() -> None:
+    """It may be as big as 20 GiB: 16 GiB after 70 s, ended a minute later at 30 GiB."""
     course = Course().run(lambda second: 0.23 * second, seconds=600)
     assert course.said_at == pytest.approx(130, abs=2)
     assert "30 times what was expected" in course.why
+
+
+@pytest.mark.trap(37)
+@pytest.mark.parametrize("rate", [0.05, 0.23, 1.0])
+def test_a_front_end_larger_than_any_that_was_seen_is_none(rate: float) -> None:
+    """11 GiB, where 0.3 were expected, and then it works on with that."""
+    course = Course(expected=0.3, kind=PhaseKind.CUDAFE).run(lambda second: min(11.0, rate * second), seconds=900)
+    assert course.said_at is None
 
 
 @pytest.mark.trap(37)
@@ -118,6 +145,20 @@ def test_on_a_small_machine_the_kernel_ends_it_first() -> None:
     course = Course(budget=7.5).run(lambda second: 0.23 * second, seconds=33)
     assert course.said_at is None
     assert "up to its end" in course.watch.ran_away(1)
+
+
+@pytest.mark.trap(36)
+@pytest.mark.parametrize(("kind", "found"), [(PhaseKind.CUDAFE, True), (PhaseKind.CICC, False)])
+def test_a_limit_that_is_reached_soon_tells_a_front_end_by_its_input(kind: PhaseKind, found: bool) -> None:
+    """200 MB/s into 3 GiB take 15 s. A front end that should take 0.1 GiB runs away; a ``cicc`` may be that big."""
+    course = Course(expected=0.1, budget=2.7, kind=kind).run(lambda second: 0.186 * second, seconds=15)
+    assert bool(course.watch.ran_away(1)) is found
+
+
+def test_a_front_end_of_less_than_eight_times_what_was_expected_is_too_big() -> None:
+    """The kernel ended it at 2.7 GiB after 15 s, and half of one was expected."""
+    course = Course(expected=0.5, budget=2.7, kind=PhaseKind.CUDAFE).run(lambda second: 0.18 * second, seconds=15)
+    assert course.watch.ran_away(1) == ""
 
 
 @pytest.mark.parametrize(

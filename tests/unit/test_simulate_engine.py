@@ -147,17 +147,17 @@ class Killer(Recorder):
 
 
 def test_a_kill_takes_its_time() -> None:
-    """Decided at the first look of the run, 0.25 s; the end comes 0.1 s and 80 ms a GiB later."""
+    """Decided at the second look of the run, 5 s; the end comes 0.1 s and 80 ms a GiB later."""
     killer = Killer()
     result = simulate(build([(512, 10)]), killer, host(), Rules())
     ((event, now_s),) = [(event, now_s) for event, now_s in killer.heard if isinstance(event, PhaseEnded)]
     assert (event.outcome, result.kills) == (Outcome.KILLED_BY_US, 1)
-    assert now_s == pytest.approx(0.25 + 0.1 + 0.04)
+    assert now_s == pytest.approx(5 + 0.1 + 0.04)
 
 
 def test_a_phase_that_ends_before_its_kill_arrives_has_ended_well() -> None:
     """As in production: the exit status counts."""
-    result = simulate(build([(512, 0.3)]), Killer(), host(), Rules())
+    result = simulate(build([(512, 5.05)]), Killer(), host(), Rules())
     assert result.completed
     assert result.kills == 1
 
@@ -204,7 +204,7 @@ def test_the_policy_hears_what_a_session_would_tell() -> None:
 
 
 def test_memory_is_looked_at_where_something_changed() -> None:
-    """On the next quarter of a second after a start or an end, and each 5 s besides; while it grows, each quarter."""
+    """At each start of a phase that holds its peak from then on, and each 5 s; while it grows, each quarter of one."""
     recorder = Recorder()
     simulate(build([(100, 1.1), (200, 12)]), recorder, host(), Rules())
     looks = [
@@ -212,10 +212,10 @@ def test_memory_is_looked_at_where_something_changed() -> None:
     ]
     assert looks == [
         (0.0, (), 1000),
-        (0.25, ((1, 100),), 900),
-        (1.25, ((2, 200),), 800),
-        (6.25, ((2, 200),), 800),
-        (11.25, ((2, 200),), 800),
+        (0.0, ((1, 100),), 900),
+        (1.1, ((2, 200),), 800),
+        (6.1, ((2, 200),), 800),
+        (11.1, ((2, 200),), 800),
     ]
     recorder = Recorder()
     simulate(build([(100, 1.0)]), recorder, host(), Rules(growth="ramp"))

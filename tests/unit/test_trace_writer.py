@@ -177,3 +177,26 @@ def test_a_file_name_that_is_no_utf8_does_not_end_the_build(tmp_path: Path) -> N
     told = texts(tmp_path / "t.jsonl")
     assert told[-1] == "later"
     assert told[0].startswith("caf")
+
+
+def test_several_records_at_once_are_as_many_lines(tmp_path: Path) -> None:
+    """And none is no line."""
+    writer = TraceWriter(tmp_path / "t.jsonl")
+    writer.write()
+    writer.write(header(), note("one"), note("two"))
+    writer.close()
+    assert (tmp_path / "t.jsonl").read_bytes().count(b"\n") == 3
+    assert texts(tmp_path / "t.jsonl") == ["one", "two"]
+
+
+def test_of_several_records_those_that_a_full_disk_took_are_not_counted_as_lost(tmp_path: Path) -> None:
+    """The torn one and all behind it are."""
+    path = tmp_path / "t.jsonl"
+    writer = TraceWriter(path)
+    writer.write(header())
+    with room_for(path.stat().st_size + 60):
+        writer.write(note("whole"), note("torn" * 20), note("lost"))
+    writer.write(note("later"))
+    writer.close()
+    assert texts(path) == ["whole", "later"]
+    assert writer.dropped == 2

@@ -31,6 +31,7 @@ def nvcc(text: str, cwd: str = "/src/build") -> object:
         ("-arch=sm_90 -c a.cu", "a.cu", "", ("sm_90",), 1),
         ("-arch sm_90a -c a.cu --output-file b.o", "a.cu", "b.o", ("sm_90a",), 1),
         ("--gpu-architecture=compute_100f -t 8 -dc x.cpp", "x.cpp", "", ("sm_100f",), 8),
+        ("-arch=sm_90 -t4 -c a.cu", "a.cu", "", ("sm_90",), 4),
         (TWICE, "a.cu", "", ("sm_80", "sm_90"), 1),
         ("-gencode arch=compute_80,code=[sm_80,sm_86] -c a.cu", "a.cu", "", ("sm_80", "sm_86"), 1),
         ("-arch=native -c a.cu --threads 0", "a.cu", "", (), 0),

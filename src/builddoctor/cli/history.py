@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Annotated
 
 import msgspec
@@ -16,7 +17,7 @@ from builddoctor.supervise.folders import history_file
 
 app = typer.Typer(no_args_is_help=True, help="What earlier builds took.", rich_markup_mode=None)
 
-Project = Annotated[str, typer.Option("--project", metavar="NAME", help="One project, by the name of its folder.")]
+Project = Annotated[str, typer.Option("--project", metavar="NAME", help="One project, by its name in the list.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -41,15 +42,20 @@ def show(project: Project = "", json: JsonOption = False) -> None:
 def clear(project: Project = "", json: JsonOption = False) -> None:
     """Forget all earlier builds, or those of one project. Later builds then begin without."""
     history = _open()
-    gone = 0
+    gone: int | None = 0
     if history is not None:
         gone = history.clear(project or None)
-        if history.problem or not history.writable:
-            raise FolderNotWritableError(
-                history.problem or f"the history {history.path} cannot be written",
-                hint=f"`rm {history.path}` does the same where you may",
-            )
         history.close()
+        if gone is None or not history.writable:
+            problem = history.problem or f"the history {history.path} cannot be written"
+            hint = f"`rm {shlex.quote(str(history.path))}` does the same where you may"
+            if history.busy:
+                problem, hint = _held(history), "try again when the build that holds it has ended"
+            raise FolderNotWritableError(problem, hint=hint)
+    elif (path := history_file(os.environ)).exists():
+        raise FolderNotWritableError(
+            f"the history {path} is not cleared", hint=f"`rm {shlex.quote(str(path))}` does it where you may"
+        )
     print_data(msgspec.json.encode({"units": gone}).decode() if json else f"{gone} units forgotten")
 
 
@@ -64,7 +70,11 @@ def _open() -> History | None:
     return opened.history
 
 
+def _held(history: History) -> str:
+    return f"the history {history.path} is held by another program"
+
+
 def _tell(history: History) -> None:
-    if history.problem:
-        print_notes([f"builddoctor: {history.problem}"])
+    if history.problem or history.busy:
+        print_notes([f"builddoctor: {history.problem or _held(history)}"])
     history.close()

@@ -14,7 +14,7 @@ from builddoctor.intercept import nested
 from builddoctor.model.request import RunRequest
 from builddoctor.policy.rules import Rules
 from builddoctor.render.closing import closing
-from builddoctor.sensors.root import SystemRoot
+from builddoctor.sensors.root import Clock, SystemRoot, monotonic
 from builddoctor.supervise.build import Finished, supervise
 from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.phases import describe
@@ -29,8 +29,9 @@ def run_supervised(
     env: Mapping[str, str] = os.environ,
     root: SystemRoot | None = None,
     rules: Rules | None = None,
+    clock: Clock = monotonic,
 ) -> int:
-    """Run the build to its end; gives the exit code. ``root`` and ``rules``: another system, other thresholds."""
+    """Run the build to its end; gives the exit code. ``root``, ``rules``, ``clock``: another system and thresholds."""
     if nested.is_supervised(env):
         print_notes(["builddoctor: already inside a supervised build; its gates serve this command too"])
         nested.become(request.command, {**env, **dict(request.extra_env)}, request.cwd)
@@ -39,7 +40,7 @@ def run_supervised(
         kind = BoardScreen if wants_board(env) else Screen
         return kind(session, prepared, fronts, title=title_of(request, prepared), cwd=request.cwd)
 
-    outcome = supervise(request, env, make_screen, root=root, rules=rules)
+    outcome = supervise(request, env, make_screen, root=root, clock=clock, rules=rules)
     _show(request, outcome)
     if request.summary:
         _write_summary(Path(request.summary), outcome)

@@ -34,7 +34,7 @@ from builddoctor.model.neighbours import Neighbours
 from builddoctor.model.source import Source
 from builddoctor.model.toolchain import Toolchain
 from builddoctor.model.toolkit import Toolkit
-from builddoctor.policy.budget import window
+from builddoctor.policy.budget import few_units
 from builddoctor.sensors.machine import probe_machine
 from builddoctor.sensors.neighbours import read_neighbours
 from builddoctor.sensors.root import SystemRoot
@@ -140,7 +140,7 @@ def _disk(read: _Read, subject: Subject) -> list[Check]:
     return storage_checks(
         machine.places,
         limit_mib=machine.limit_mib,
-        open_units=window(machine.cores, machine.budget_mib),
+        open_units=few_units(machine.cores, machine.budget_mib),
         archs=max(1, len(subject.archs)),
         needs_nvcc=read.toolchain.toolkit is not None or read.toolchain.trouble == "temporary",
     )

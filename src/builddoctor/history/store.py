@@ -21,27 +21,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from builddoctor.history.damage import alone_in, check, is_damage, move_aside
+from builddoctor.history.damage import alone_with, check, is_damage, move_aside, size_mib
+from builddoctor.history.rows import key, past_phase, record, time_of, values
 from builddoctor.history.schema import COLUMNS, EXACTLY, VERSION, bring_up_to_date, version_of
-from builddoctor.model.past import FinishedPhase, FinishedUnit, PastPhase, PastUnit, Seen, UnitKey
-from builddoctor.model.phase import PhaseKind
+from builddoctor.model.past import FinishedUnit, PastUnit, UnitKey
 from builddoctor.policy.past import unit_distance
 
 BUSY_S = 5.0
 """A writer waits this long for another build's; each holds the file for milliseconds."""
 
-LARGEST_MIB = 1e9
-LONGEST_S = 1e6
-"""What is larger was not measured: a pebibyte, eleven days."""
-
-KEPT_BUILDS = 8
-"""Builds whose figures are kept of each phase."""
-
-MOST_SEEN = 64
-"""Figures kept of one phase, however often it ran in one build."""
-
 MOST_UNITS = 50_000
-"""Then the units seen longest ago go."""
+MOST_MIB = 64.0
+"""Then the units seen longest ago go. A unit of few architectures takes 2 KiB, one of many 20."""
+
+MOVE_WAIT_S = 2.0
+"""For another build that moves the damaged file aside, when there is time; in the midst of a build there is none."""
 
 LEAST_GOING = 100
 
@@ -64,6 +58,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
     history: History | None
     problem: str = ""
+    busy: bool = False
+    """no history just now: another program holds the file"""
 
 
 class History:
@@ -74,6 +70,8 @@ class History:
         self.writable = writable
         self.problem = ""
         """why it no longer answers; empty while all is well"""
+        self.busy = False
+        """the last question had no answer, since another program held the file"""
         self._connection = connection
 
     @classmethod
@@ -90,7 +88,7 @@ class History:
             if not is_damage(error):
                 return cls._read_only(path, busy_s, error)
         try:
-            with alone_in(path.parent):
+            with alone_with(path, wait_s=MOVE_WAIT_S):
                 aside = move_aside(path)
                 history = cls._open(path, busy_s)
         except (OSError, sqlite3.Error) as error:
@@ -110,6 +108,7 @@ class History:
     def _open(cls, path: Path, busy_s: float) -> History:
         connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
         try:
+            connection.text_factory = _text
             connection.execute("PRAGMA foreign_keys = ON")
             # A power failure may cost the last builds' figures; a killed process costs nothing.
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -135,10 +134,11 @@ class History:
         except sqlite3.Error:
             return Opened(history=None, problem=problem)
         try:
+            connection.text_factory = _text
             check(connection)
         except sqlite3.Error as again:
             connection.close()
-            return Opened(history=None, problem=f"no history: {path}: {again}")
+            return Opened(history=None, problem=f"no history: {path}: {again}", busy=_is_busy(again))
         return Opened(history=cls(path, connection, writable=False), problem=_UNWRITABLE.format(path))
 
     def close(self) -> None:
@@ -147,26 +147,33 @@ class History:
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def lookup(self, key: UnitKey) -> PastUnit | None:
+    def lookup(self, unit: UnitKey) -> PastUnit | None:
         """Exactly this unit; None when it was never built so."""
-        rows = self._rows(f"SELECT id, {COLUMNS} FROM units WHERE {EXACTLY}", _values(key))  # noqa: S608 - our own names
+        rows = self._rows(f"SELECT id, {COLUMNS} FROM units WHERE {EXACTLY}", values(unit))  # noqa: S608 - our own names
         return self._unit(rows[0]) if rows else None
 
-    def nearest(self, key: UnitKey) -> PastUnit | None:
-        """The same source of the same project, as nearly as it was ever built like this; the latest of equals."""
-        query = f"SELECT id, {COLUMNS} FROM units WHERE project = ? AND place = ? ORDER BY updated_at DESC LIMIT 64"  # noqa: S608
-        rows = self._rows(query, (key.project, key.place))
-        return self._unit(min(rows, key=lambda row: unit_distance(key, _key(row)))) if rows else None
+    def nearest(self, unit: UnitKey) -> PastUnit | None:
+        """The same source of the same project, as nearly as it was ever built like this; the latest of equals.
 
-    def find(self, key: UnitKey) -> PastUnit | None:
+        One of which nothing is known that can be read is passed over.
+        """
+        query = f"SELECT id, {COLUMNS} FROM units WHERE project = ? AND place = ? ORDER BY updated_at DESC LIMIT 64"  # noqa: S608
+        rows = self._rows(query, (unit.project, unit.place))
+        for row in sorted(rows, key=lambda row: unit_distance(unit, key(row))):
+            if (past := self._unit(row)).phases:
+                return past
+        return None
+
+    def find(self, unit: UnitKey) -> PastUnit | None:
         """``lookup``, else ``nearest``."""
-        return self.lookup(key) or self.nearest(key)
+        exactly = self.lookup(unit)
+        return exactly if exactly is not None and exactly.phases else self.nearest(unit)
 
     def projects(self) -> list[ProjectRow]:
         """All projects, latest first."""
         query = "SELECT project, COUNT(*), MAX(updated_at) FROM units GROUP BY project ORDER BY MAX(updated_at) DESC"
         rows = self._rows(query, ())
-        return [ProjectRow(project=name, units=count, updated_at=updated_at) for name, count, updated_at in rows]
+        return [ProjectRow(project=str(name), units=count, updated_at=time_of(at)) for name, count, at in rows]
 
     def units(self, project: str) -> list[PastUnit]:
         """All units of one project."""
@@ -174,34 +181,36 @@ class History:
         rows = self._rows(query, (project,))
         return [self._unit(row) for row in rows]
 
-    def _rows(self, query: str, values: Sequence[str | int]) -> list[tuple[Any, ...]]:
-        return self._ask(lambda db: db.execute(query, values).fetchall(), list[tuple[Any, ...]]())
+    def _rows(self, query: str, wanted: Sequence[str | int]) -> list[tuple[Any, ...]]:
+        return self._ask(lambda db: db.execute(query, wanted).fetchall(), list[tuple[Any, ...]]())
 
     def _unit(self, row: Sequence[Any]) -> PastUnit:
         query = "SELECT kind, arch, tool, builds, seen, updated_at FROM phases WHERE unit = ?"
         phases = self._rows(query, (row[0],))
-        return PastUnit(key=_key(row), phases=tuple(past for each in phases if (past := _past_phase(each)) is not None))
+        return PastUnit(key=key(row), phases=tuple(past for each in phases if (past := past_phase(each)) is not None))
 
     # -- writing -------------------------------------------------------------------------------------------
 
     def record(self, units: Iterable[FinishedUnit]) -> bool:
-        """Add what a build learned, all of it or nothing; False when it could not be."""
+        """Add what a build learned, all of it or nothing; False when it could not be: for ever when there is a
+        ``problem``, for now when it is ``busy``."""
         if not self.writable:
             return False
 
         def write(db: sqlite3.Connection) -> bool:
             with _transaction(db):
                 for unit in units:
-                    _record(db, unit)
-                _forget_oldest(db)
+                    record(db, unit)
+                _keep_small(db)
             return True
 
         return self._ask(write, False)
 
-    def clear(self, project: str | None = None) -> int:
-        """Forget one project, or all; the number of units forgotten. ``problem`` says when it could not be done."""
+    def clear(self, project: str | None = None) -> int | None:
+        """Forget one project, or all; the number of units forgotten. None when it could not be done: see ``problem``,
+        and ``busy``."""
 
-        def write(db: sqlite3.Connection) -> int:
+        def write(db: sqlite3.Connection) -> int | None:
             with _transaction(db):
                 if project is None:
                     gone = db.execute("DELETE FROM units").rowcount
@@ -209,21 +218,23 @@ class History:
                     gone = db.execute("DELETE FROM units WHERE project = ?", (project,)).rowcount
             return int(gone)
 
-        return self._ask(write, 0)
+        return self._ask(write, None)
 
     def _ask(self, action: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
         """Do it; from the first failure on, nothing any more."""
+        self.busy = False
         if self.problem:
             return otherwise
         try:
             return action(self._connection)
         except (sqlite3.Error, ValueError, OverflowError) as error:
             if _is_busy(error):
+                self.busy = True
                 return otherwise
             self.problem = f"the history {self.path} cannot be used any more: {error}"
             if isinstance(error, sqlite3.Error) and is_damage(error):
                 self.close()
-                with contextlib.suppress(OSError), alone_in(self.path.parent):
+                with contextlib.suppress(OSError), alone_with(self.path, wait_s=0.0):
                     if (aside := move_aside(self.path)) is not None:
                         self.problem = f"the history {self.path} was damaged; it is now {aside.name}"
             return otherwise
@@ -238,112 +249,29 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
+        # A reader may hold it up until it is too late.
+        db.execute("COMMIT")
     except BaseException:
         with contextlib.suppress(sqlite3.Error):
             db.execute("ROLLBACK")
         raise
-    db.execute("COMMIT")
 
 
-def _values(key: UnitKey) -> tuple[str, ...]:
-    return (
-        key.project,
-        key.place,
-        key.output,
-        key.options,
-        key.nvcc,
-        key.host_compiler,
-        key.host_arch,
-        ",".join(key.archs),
-    )
-
-
-def _key(row: Sequence[Any]) -> UnitKey:
-    project, place, output, options, nvcc, host_compiler, host_arch, archs = map(str, row[1:9])
-    return UnitKey(
-        project=project,
-        place=place,
-        output=output,
-        options=options,
-        nvcc=nvcc,
-        host_compiler=host_compiler,
-        host_arch=host_arch,
-        archs=tuple(filter(None, archs.split(","))),
-    )
-
-
-def _past_phase(row: Sequence[Any]) -> PastPhase | None:
-    """One row; None for one that a newer version wrote, or that makes no sense."""
-    kind, arch, tool, builds, seen, updated_at = row
-    try:
-        return PastPhase(
-            kind=PhaseKind(kind),
-            arch=str(arch),
-            tool=str(tool),
-            builds=int(str(builds)),
-            seen=_seen(str(seen)),
-            updated_at=float(str(updated_at)),
-        )
-    except (ValueError, msgspec.MsgspecError):
-        return None
-
-
-def _seen(text: str) -> tuple[Seen, ...]:
-    rows = msgspec.json.decode(text, type=list[tuple[float, float, float]])
-    return tuple(
-        Seen(input_mib=input_mib, peak_mib=peak_mib, wall_s=wall_s)
-        for input_mib, peak_mib, wall_s in rows
-        # A damaged or edited file: figures that no compiler has.
-        if 0 <= input_mib <= LARGEST_MIB and 0 < peak_mib <= LARGEST_MIB and 0 <= wall_s <= LONGEST_S
-    )
-
-
-def _record(db: sqlite3.Connection, unit: FinishedUnit) -> None:
-    marks = ", ".join("?" * 9)
-    db.execute(
-        f"INSERT INTO units ({COLUMNS}, updated_at) VALUES ({marks}) "  # noqa: S608
-        f"ON CONFLICT ({COLUMNS}) DO UPDATE SET updated_at = max(updated_at, excluded.updated_at)",
-        (*_values(unit.key), unit.ended_at),
-    )
-    (unit_id,) = db.execute(f"SELECT id FROM units WHERE {EXACTLY}", _values(unit.key)).fetchone()  # noqa: S608
-    grouped: dict[tuple[str, str, str], list[FinishedPhase]] = {}
-    for phase in unit.phases:
-        grouped.setdefault((phase.kind.value, phase.arch, phase.tool), []).append(phase)
-    for place, phases in grouped.items():
-        _record_phases(db, unit_id, place, phases, unit.ended_at)
-
-
-def _record_phases(
-    db: sqlite3.Connection,
-    unit_id: int,
-    place: tuple[str, str, str],
-    phases: Sequence[FinishedPhase],
-    ended_at: float,
-) -> None:
-    known = db.execute(
-        "SELECT builds, seen FROM phases WHERE unit = ? AND kind = ? AND arch = ? AND tool = ?", (unit_id, *place)
-    ).fetchone()
-    builds, seen = (1, []) if known is None else (known[0] + 1, _seen_or_nothing(known[1]))
-    seen += [
-        (round(each.seen.input_mib, 6), round(each.seen.peak_mib, 2), round(each.seen.wall_s, 3)) for each in phases
-    ]
-    seen = seen[-min(MOST_SEEN, KEPT_BUILDS * len(phases)) :]
-    db.execute(
-        "INSERT OR REPLACE INTO phases (unit, kind, arch, tool, builds, seen, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (unit_id, *place, builds, msgspec.json.encode(seen).decode(), ended_at),
-    )
-
-
-def _seen_or_nothing(text: str) -> list[tuple[float, float, float]]:
-    try:
-        return [(each.input_mib, each.peak_mib, each.wall_s) for each in _seen(text)]
-    except msgspec.MsgspecError:
-        return []
-
-
-def _forget_oldest(db: sqlite3.Connection) -> None:
+def _keep_small(db: sqlite3.Connection) -> None:
+    """Let the oldest go where there are too many, or they take too much; some more at once, so that it is not done
+    again by the next build. What has no age goes first."""
     (count,) = db.execute("SELECT COUNT(*) FROM units").fetchone()
-    if count > MOST_UNITS:
-        # Some more at once, so that it is not done again by the next build.
-        gone = count - MOST_UNITS + min(LEAST_GOING, MOST_UNITS // 10)
-        db.execute("DELETE FROM units WHERE id IN (SELECT id FROM units ORDER BY updated_at LIMIT ?)", (gone,))
+    gone = count - MOST_UNITS + min(LEAST_GOING, MOST_UNITS // 10) if count > MOST_UNITS else 0
+    while gone or (count and size_mib(db) > MOST_MIB):
+        gone = gone or max(1, count // 10)
+        db.execute(
+            "DELETE FROM units WHERE id IN "
+            "(SELECT id FROM units ORDER BY typeof(updated_at) IN ('real', 'integer'), updated_at LIMIT ?)",
+            (gone,),
+        )
+        count, gone = count - gone, 0
+
+
+def _text(content: bytes) -> str:
+    """What is no UTF-8 (a damaged row) must not hide all others."""
+    return content.decode(errors="replace")

@@ -127,7 +127,7 @@ def nvcc_unit(unit_id: str, argv: Sequence[str], cwd: str) -> Unit:
     sources = _sources(argv)
     words = " ".join(value for option in _ARCH_OPTIONS for value in _values(argv, option))
     archs = sorted({f"sm_{arch}" for arch in _ARCH.findall(words)})
-    threads = _value(argv, "--threads") or _value(argv, "-t") or "1"
+    threads = _value(argv, "--threads") or _value(argv, "-t") or _attached(argv, "-t") or "1"
     return _unit(unit_id, argv, cwd, sources, tuple(archs), 1 if (count := whole_number(threads)) is None else count)
 
 
@@ -204,6 +204,11 @@ def _values(argv: Sequence[str], option: str) -> list[str]:
         elif word.startswith(option + "="):
             values.append(word[len(option) + 1 :])
     return values
+
+
+def _attached(argv: Sequence[str], option: str) -> str:
+    """The number right behind a short option, as in ``-t4``; empty without one."""
+    return next((rest for word in argv if word.startswith(option) and (rest := word[len(option) :]).isdigit()), "")
 
 
 def _arch(argv: Sequence[str]) -> str:

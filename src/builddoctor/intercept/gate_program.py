@@ -5,7 +5,8 @@ millisecond (no json, no subprocess, no socket module). It sends argv, cwd, pids
 environment, no file contents.
 
 Roles: ``phase`` asks, waits, runs the tool as its child, reports, and may be told to run it again; ``unit`` (nvcc)
-registers and becomes the real nvcc; ``front`` (ninja, cmake, make) registers and becomes the real program.
+registers, waits until it is opened, and becomes the real nvcc; ``front`` (ninja, cmake, make) registers and becomes the
+real program.
 
 Rules. No supervisor: the real tool at once. Supervisor lost while waiting: one at a time, under a lock that the kernel
 releases. The child's own status is returned, by the same signal if it died of one.
@@ -233,20 +234,36 @@ def phase(real, shown, args):
             leave(status)
 
 
-def with_threads(args, most):
-    """The same arguments with ``--threads`` lowered to ``most``; 0 of nvcc's means all cores."""
+def with_threads(args, threads):
+    """The same arguments with this number wherever they say ``--threads``, and how often they do."""
     changed = list(args)
+    found = 0
     for index, argument in enumerate(args):
-        name, equals, value = argument.partition("=")
+        name, equals, _ = argument.partition("=")
+        before = args[index - 1] if index else ""
+        if before.startswith("-X"):
+            # That is for another program.
+            continue
         if name in ("--threads", "-t") and equals:
-            changed[index] = "%s=%d" % (name, lower(value, most))
+            changed[index] = "%s=%d" % (name, threads)
         elif argument in ("--threads", "-t") and index + 1 < len(args):
-            changed[index + 1] = str(lower(args[index + 1], most))
-    return changed
+            changed[index + 1] = str(threads)
+        elif argument.startswith("-t") and argument[2:].isdigit():
+            changed[index] = "-t%d" % threads
+        else:
+            continue
+        found += 1
+    return changed, found
 
 
-def lower(value, most):
-    return min(int(value), most) if value.isdigit() and int(value) else most
+def set_threads(args, environ, threads):
+    """nvcc's arguments with ``--threads`` as told. What its own variables say is made the same: of two different
+    numbers the variable's would hold, with a warning."""
+    for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
+        if name in environ:
+            environ[name] = " ".join(with_threads(environ[name].split(" "), threads)[0])
+    args, found = with_threads(args, threads)
+    return args if found else [*args, "--threads", str(threads)]
 
 
 def unit(real, shown, args):
@@ -257,12 +274,18 @@ def unit(real, shown, args):
         ["unit", PROTOCOL, str(os.getpid()), shown, folder(), "%.6f" % time.process_time(), str(high_water_kib())]
         + args,
     )
-    answer = receive(connection) if asked else None
-    if answer is not None and len(answer) > 2:
-        environ["BUILDDOCTOR_UNIT"] = answer[1]
-        if answer[2] != "0":
-            args = with_threads(args, int(answer[2]))
-    become(real, shown if answer is not None else real, args, environ)
+    if not asked:
+        become(real, real, args, environ)
+    answer = receive(connection)
+    if answer is None or len(answer) < 3:
+        # Hundreds may have waited here: one at a time, and no more than one phase of each.
+        wait_in_line()
+        status, _ = run_child(real, with_threads(args, 1)[0], lambda _: None)
+        leave(status)
+    environ["BUILDDOCTOR_UNIT"] = answer[1]
+    if answer[2] != "0":
+        args = set_threads(args, environ, int(answer[2]))
+    become(real, shown, args, environ)
 
 
 def front(real, shown, args):

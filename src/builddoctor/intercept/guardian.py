@@ -141,11 +141,16 @@ class PidHandle:
         return -1 if self._fd is None else self._fd
 
     def kill(self) -> None:
+        self.send(signal.SIGKILL)
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal; False when the process is gone, or may not be signalled."""
         if self._fd is not None:
             try:
-                signal.pidfd_send_signal(self._fd, signal.SIGKILL)
+                signal.pidfd_send_signal(self._fd, number)
             except OSError:
                 self.close()
+        return self._fd is not None
 
     def close(self) -> None:
         if self._fd is not None:

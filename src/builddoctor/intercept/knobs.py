@@ -1,9 +1,10 @@
 """The parallelism knobs of real projects: what they are set to, and the user's own values as caps. Pure.
 
-Under gates these are no safety knobs any more: they say how many units are open at once (the window), and the governor
-decides how many of their phases run. Job knobs may change between builds; thread knobs end up in command lines
-(TransformerEngine, flash-attention), where another value would rebuild everything, so theirs depends on nothing but
-the number of cores.
+Under gates these are no safety knobs any more: they say how many units a build tool may start (the window), and the
+governor decides how many of them are begun, how many of their phases run, and with how many threads. Job knobs may
+change between builds; thread knobs end up in command lines (TransformerEngine, flash-attention), where another value
+would rebuild everything, so theirs depends on nothing but the number of cores: what nvcc gets in the end is set at its
+gate (``policy.opening``), whatever the command line says.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ class KnobSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What to export, and what the user's own values did to it."""
 
     window: int
-    """units that may be open at once"""
+    """units that a build tool may start"""
     threads: int
+    """nvcc's ``--threads`` in command lines"""
+    most_threads: int | None
+    """what the user allows at most; None where nothing was said"""
     exports: dict[str, str]
     caps: tuple[str, ...]
     """the user's own lower values that were kept, as ``MAX_JOBS=2``"""
@@ -43,7 +47,13 @@ def settle(env: Mapping[str, str], *, window: int, cores: int, ignore_caps: bool
     jobs_cap, job_caps = _lowest(env, JOB_KNOBS, window, ignore_caps=ignore_caps)
     threads_cap, thread_caps = _lowest(env, THREAD_KNOBS, max(1, min(MOST_THREADS, cores)), ignore_caps=ignore_caps)
     exports = dict.fromkeys(JOB_KNOBS, str(jobs_cap)) | dict.fromkeys(THREAD_KNOBS, str(threads_cap))
-    return KnobSettings(window=jobs_cap, threads=threads_cap, exports=exports, caps=(*job_caps, *thread_caps))
+    return KnobSettings(
+        window=jobs_cap,
+        threads=threads_cap,
+        most_threads=threads_cap if thread_caps else None,
+        exports=exports,
+        caps=(*job_caps, *thread_caps),
+    )
 
 
 def _lowest(

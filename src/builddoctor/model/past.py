@@ -15,7 +15,7 @@ class UnitKey(msgspec.Struct, frozen=True, kw_only=True):
     """A unit by what stays the same from build to build: no absolute folder, no process, no time."""
 
     project: str
-    """name of the project's folder"""
+    """what the project calls itself, in whatever folder it lies"""
     place: str
     """the source's path below that folder; the last parts of its path when it lies elsewhere"""
     output: str = ""

@@ -36,6 +36,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """phases that builddoctor killed itself"""
     runaways: int = 0
     """phases that grew without end and were given up"""
+    paused: int = 0
+    """times that a process was stopped for a while for memory, since no gate had asked for it"""
     units: int
     """translation units that were compiled"""
     phases: int

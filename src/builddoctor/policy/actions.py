@@ -49,11 +49,12 @@ class GiveUp(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class SetThreads(msgspec.Struct, frozen=True, kw_only=True):
-    """Upper bound for the ``--threads`` of this unit."""
+class OpenUnit(msgspec.Struct, frozen=True, kw_only=True):
+    """Let this unit, which waits at its gate, become nvcc."""
 
     unit_id: str
     threads: int
+    """for nvcc's ``--threads``; 0 leaves it as the build gave it"""
 
 
 class Warn(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,4 +63,4 @@ class Warn(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-Action = Admit | Hold | Kill | Requeue | GiveUp | SetThreads | Warn
+Action = Admit | Hold | Kill | Requeue | GiveUp | OpenUnit | Warn

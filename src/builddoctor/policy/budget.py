@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from builddoctor.model.limits import MemoryLevel, MemoryReading
+from builddoctor.model.process_room import ProcessRoom
 
 RESERVE_FLOOR_MIB = 1024.0
 RESERVE_SHARE = 0.05
@@ -31,13 +32,31 @@ MOST_RESERVED_SHARE = 0.5
 LEAST_BUDGET_MIB = 64.0
 """Below this not one compiler can run: the smallest phases take 50 MiB (DESIGN 2)."""
 
-OPEN_UNIT_MIB = 30.0
-"""What one open unit costs while it waits: shell, gate and nvcc (DESIGN: about 30 MB each)."""
+OPEN_UNIT_MIB = 6.0
+"""What one unit costs while it waits, at its nvcc gate or at a phase's: measured 3 to 4 MiB, and what the kernel keeps
+for each process (docs/adr/0012). Resident sizes say 18: nearly all of that is files that all of them share."""
 
 WINDOW_SHARE = 0.05
 """Waiting processes may take this share of the budget."""
 
-WINDOW_PER_CORE = 3
+WINDOW_PER_CORE = 32
+"""Gates start at 15 ms of processor time each: so that those of a whole window delay the first phases by half a second
+at most. And what a build tool starts that no gate stops (code generators) is held by its jobs alone."""
+
+MOST_WINDOW = 512
+
+FEW_PER_CORE = 3
+FEW_SHARE_MIB = 600.0
+"""Units that may be begun where that is dear: so many for a core, and one for each 600 MiB of the budget."""
+
+PROCESSES_PER_UNIT = 8
+"""An open unit at most: a shell, nvcc, its shell, gcc, a gate, the tool and its child, a launcher."""
+
+FILES_PER_UNIT = 4
+"""Descriptors of ours for one unit: two connections, a pidfd, a statm."""
+
+OWN_FILES = 128
+"""Ours besides, and the build tool's: it has one pipe for each unit."""
 
 SLOTS_SHARE = 8
 """One phase more than cores for each eight of them: it runs while another's nvcc, shell and gate are between phases."""
@@ -103,10 +122,39 @@ def slots(cores: int) -> int:
     return cores + max(1, cores // SLOTS_SHARE)
 
 
-def window(cores: int, budget: float) -> int:
-    """Open units: enough that the governor has a choice, few enough that those waiting cost 5 % of the budget.
+def window(cores: int, budget: float, room: ProcessRoom | None = None) -> int:
+    """Units that a build tool may start (its jobs), most of which wait at their gates.
 
-    At least cores + 1, so that a core never idles for want of an open unit.
+    As many as cost 5 % of the budget while they wait, so that the governor has a choice: at 4 cores and 6 GiB a build
+    with 9 takes a fifth longer than with 40. At least cores + 1, so that a core never idles for want of a unit. Fewer
+    where the system's limits on processes and files allow no more, but never fewer than ``few_units``.
     """
-    by_memory = int(WINDOW_SHARE * budget / OPEN_UNIT_MIB)
-    return max(cores + 1, min(WINDOW_PER_CORE * cores, by_memory))
+    by_memory = WINDOW_SHARE * budget / OPEN_UNIT_MIB
+    wanted = int(min(by_memory, WINDOW_PER_CORE * cores, MOST_WINDOW))
+    if room is not None:
+        wanted = min(wanted, *_allowed_by(room))
+    return max(few_units(cores, budget), wanted)
+
+
+def few_units(cores: int, budget: float) -> int:
+    """Units to begin where each costs more than waiting processes: their temporary files lie in memory, say."""
+    return max(cores + 1, min(FEW_PER_CORE * cores, int(budget / FEW_SHARE_MIB)))
+
+
+def most_open(cores: int, budget: float, jobs: int, *, temporary_mib: float | None, unit_files_mib: float) -> int:
+    """Units that may be open at once, of ``jobs`` that the build tool started.
+
+    ``temporary_mib``: what is left where nvcc's temporary files go, None when nobody knows; 0 where they take memory.
+    ``unit_files_mib``: what a unit puts there. Half of the room is for something else.
+    """
+    if temporary_mib is None:
+        return jobs
+    return max(few_units(cores, budget), min(jobs, int(temporary_mib / 2 / unit_files_mib)))
+
+
+def _allowed_by(room: ProcessRoom) -> tuple[int, int, int]:
+    return (
+        MOST_WINDOW if room.processes is None else room.processes // PROCESSES_PER_UNIT,
+        MOST_WINDOW if room.own_files is None else (room.own_files - OWN_FILES) // FILES_PER_UNIT,
+        MOST_WINDOW if room.build_files is None else room.build_files - OWN_FILES,
+    )

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 
-from builddoctor.model.past import PastPhase
 from builddoctor.model.phase import Phase, PhaseKind
 from builddoctor.policy.clues import UnitNotes
-from builddoctor.policy.past import median, recall
+from builddoctor.policy.outlook import to_come
+from builddoctor.policy.past import recall
 
 PRIOR_WEIGHT = 4.0
 LARGEST_STEP = 2.0
@@ -20,16 +20,6 @@ LARGEST_STEP = 2.0
 
 MEMORY = 50.0
 """Phases after which a factor follows with this much inertia."""
-
-ORDER = {
-    PhaseKind.PREPROCESS: 0,
-    PhaseKind.CUDAFE: 1,
-    PhaseKind.CICC: 2,
-    PhaseKind.PTXAS: 3,
-    PhaseKind.HOST: 4,
-    PhaseKind.NVLINK: 5,
-    PhaseKind.LINK: 6,
-}
 
 
 class Durations:
@@ -108,21 +98,7 @@ class Durations:
         """What the unit's past says of the phases that this build has not seen of it yet; None without one."""
         if notes.past is None:
             return None
-        seen = {(each.phase.kind, each.phase.arch) for each in notes.done}
-        seen.add((phase.kind, phase.arch))
-        rank = ORDER[phase.kind] if phase.kind is not PhaseKind.PREPROCESS else -1
-        in_archs = phase.kind in (PhaseKind.CICC, PhaseKind.PTXAS)
-        total_s = 0.0
-        for past in notes.past.phases:
-            if past.kind is PhaseKind.PREPROCESS or (past.kind, past.arch) in seen:
-                continue
-            if ORDER[past.kind] > rank or (in_archs and past.kind in (PhaseKind.CICC, PhaseKind.PTXAS)):
-                total_s += _wall_of(past)
-        return total_s
-
-
-def _wall_of(past: PastPhase) -> float:
-    return median([each.wall_s for each in past.seen]) if past.seen else 0.0
+        return sum(each.wall_s for each in to_come(notes, phase))
 
 
 def _name(kind: PhaseKind, notes: UnitNotes) -> str:

@@ -14,12 +14,15 @@ is as near as the nearest, never nearer; where guesses contradict each other, it
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 from builddoctor.model.past import PastUnit, UnitKey
 from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
 from builddoctor.policy.clues import Clue, Done, UnitNotes, clues
 from builddoctor.policy.durations import Durations
+from builddoctor.policy.order import ExpectedPhase
+from builddoctor.policy.outlook import to_come
 from builddoctor.policy.past import ONE_BUILD, recall, size_of
 from builddoctor.policy.priors import SHIPPED, Priors, Sort
 from builddoctor.policy.residuals import Book
@@ -27,11 +30,11 @@ from builddoctor.policy.residuals import Book
 RAISE_FACTOR = 1.5
 """A killed phase comes back with this much more than it held, or than was expected, whichever is more."""
 
-LEAST_UP = 0.05
+LEAST_UP = 0.005
 """No bound is nearer to its median than this residual, whatever the evidence."""
 
-EXTRA_MIB = 8.0
-"""And this much: page sizes, paths in preprocessed files."""
+EXTRA_MIB = 5.0
+"""And this much: page sizes, paths in preprocessed files; a small phase's second run differs by up to 5 MiB."""
 
 MOST_UP = 3.0
 """No bound is further from its median than this residual: a factor of 20."""
@@ -76,6 +79,10 @@ class Estimator(Protocol):
 
     def wall_s(self, phase: Phase) -> float:
         """Time expected of this phase alone."""
+        ...
+
+    def outlook(self, unit_id: str, phase: Phase | None) -> Sequence[ExpectedPhase]:
+        """What comes in this unit after ``phase`` (None: all of it), in order; empty where nobody knows."""
         ...
 
 
@@ -130,6 +137,27 @@ class LearningEstimator:
 
     def wall_s(self, phase: Phase) -> float:
         return self._durations.wall_s(phase, self._notes(phase.unit_id))
+
+    def outlook(self, unit_id: str, phase: Phase | None) -> Sequence[ExpectedPhase]:
+        notes = self._notes(unit_id)
+        return to_come(notes, phase) or self._guessed(notes, phase)
+
+    def _guessed(self, notes: UnitNotes, phase: Phase | None) -> Sequence[ExpectedPhase]:
+        """What a unit without a past has still to do once its front end is through: by the front end's figures."""
+        if notes.past is not None or phase is None or notes.front_end is None:
+            return ()
+        if phase.kind not in (PhaseKind.CUDAFE, PhaseKind.PREPROCESS, PhaseKind.CICC, PhaseKind.PTXAS):
+            return ()
+        size_mib = notes.front_end.phase.input_mib
+        archs_left = notes.arch_count - sum(each.phase.kind is PhaseKind.CICC for each in notes.done)
+        kinds = [PhaseKind.CICC] * max(0, archs_left - (phase.kind is PhaseKind.CICC)) + [PhaseKind.HOST]
+        found = []
+        for kind in kinds:
+            tool = "cicc" if kind is PhaseKind.CICC else "cc1plus"
+            guess = Phase(phase_id=-1, unit_id=phase.unit_id, kind=kind, source="", input_mib=size_mib, tool=tool)
+            estimate = self.estimate(guess)
+            found.append(ExpectedPhase(estimate.peak_mib, estimate.spread_mib, self._durations.wall_s(guess, notes)))
+        return found
 
     def observe(self, phase: Phase, *, outcome: Outcome, peak_mib: float, wall_s: float) -> None:
         if outcome is not Outcome.OK and outcome is not Outcome.FAILED:

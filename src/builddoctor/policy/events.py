@@ -11,6 +11,8 @@ class UnitRegistered(msgspec.Struct, frozen=True, kw_only=True):
     """A compiler driver began a unit."""
 
     unit: Unit
+    held: bool = False
+    """it waits at its gate for ``OpenUnit``"""
 
 
 class UnitEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,16 +34,21 @@ class PhaseEnded(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     peak_mib: float
     wall_s: float
+    share_mib: float = float("inf")
+    """beside other builds, what may be promised now that it has ended, if that is less than it was"""
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
-    """A look at memory: what each running phase holds, and what is left at the tightest level."""
+    """A look at memory: what running phases hold, and what is left at the tightest level."""
 
     rss_mib: tuple[tuple[int, float], ...]
-    """(phase_id, anonymous resident memory) of running phases"""
+    """(phase_id, anonymous resident memory) of the running phases that were looked at; the others hold still"""
     headroom_mib: float
     budget_mib: float
     reserve_mib: float
+    share_mib: float = float("inf")
+    """what phases may be promised together beside other builds (``policy.sharing``), the first one included; infinite
+    when there are none"""
     cpu_s: tuple[tuple[int, float], ...] = ()
     """(phase_id, processor time so far) of phases that ``Governor.suspects`` named"""
     reason: str = ""

@@ -11,8 +11,12 @@ last one admitted fitted beside the others.
 
 from __future__ import annotations
 
-from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
-from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, Requeue, SetThreads, Warn
+import math
+from functools import partial
+
+from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind, Unit
+from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Requeue
+from builddoctor.policy.danger import Danger
 from builddoctor.policy.estimator import Estimator
 from builddoctor.policy.events import (
     Event,
@@ -23,15 +27,26 @@ from builddoctor.policy.events import (
     UnitEnded,
     UnitRegistered,
 )
-from builddoctor.policy.line import Kept, KeptPlaces, Line, Waiting
+from builddoctor.policy.growth import Growth
+from builddoctor.policy.line import Kept, Line, Waiting
+from builddoctor.policy.opening import Opening
+from builddoctor.policy.planning import Planner
+from builddoctor.policy.rest import rest_of_units
+from builddoctor.policy.room import Room
 from builddoctor.policy.runaway import RunawayRules, RunawayWatch
-from builddoctor.policy.running import Load, Running, load_of
-from builddoctor.policy.victims import Candidate, choose
+from builddoctor.policy.running import SURE_SHARE, Running, load_of
 
 DRAIN_AFTER_S = 20.0
-DRAIN_SHARE = 0.25
-"""A phase that waited this long for memory stops the backfilling, so that memory drains to it: 20 s, or a quarter of
-what the open units still take, whichever is more. Draining idles cores, and in a build of an hour 20 s are nothing."""
+DRAIN_SHARE = 1.0
+"""A phase that waited this long for memory, first in line, stops the backfilling, so that memory drains to it: 20 s, or
+as long as the open units still take, whichever is more. Draining idles cores; it is there so that nobody starves, not
+to make builds faster: a quarter instead of the whole made them 1 to 4 % longer."""
+
+OPEN_AGAIN_S = 1.0
+"""What all open units still take is added up this often."""
+
+ESTIMATE_AGAIN_S = 2.0
+"""Estimates of phases that wait are made anew this often."""
 
 LINGER_S = 0.25
 """Between two phases of a unit nvcc, a shell and a gate need some 30 ms; then it does not ask any more."""
@@ -42,18 +57,6 @@ LAST_KINDS = frozenset((PhaseKind.HOST, PhaseKind.LINK, PhaseKind.NVLINK))
 OVERLAP_S = 2.0
 """Beyond one phase a core only those that are expected to be this short: they fill the gaps between the phases of
 others (docs/adr/0007), and do not take a core from a long one."""
-
-KILL_LATENCY_S = 0.5
-"""From deciding a kill to memory coming back: sampling, signal, about 80 ms per GiB to free."""
-
-GROWTH_MEMORY = 0.8
-"""Growth seen counts on, less by a fifth from sample to sample."""
-
-DANGER_SHARE = 0.3
-"""Below this share of the reserve, headroom is no longer left to chance."""
-
-LEAST_WORTH_MIB = 32.0
-"""Ending a phase that holds less would lose its work for no memory: somebody else has it."""
 
 TOO_BIG_SHARE = 0.7
 """A phase that the kernel killed while it ran alone is too big, if it held this share of the budget: of the one that it
@@ -71,12 +74,28 @@ class Governor:
         budget_mib: float,
         cores: int | None = None,
         runaway: RunawayRules | None = None,
+        most_open: int | None = None,
+        most_threads: int | None = None,
     ) -> None:
         self._estimator = estimator
         self._slots = max(1, slots)
         self._cores = max(1, cores or slots)
         self._budget_mib = budget_mib
-        self._waiting = Line(estimator.remaining_s)
+        self._share_mib = float("inf")
+        self._planner = Planner(estimator.remaining_s, slots=slots)
+        self._waiting = Line(self._planner.priority)
+        self._units: set[str] = set()
+        self._opening = Opening(
+            priority=lambda unit: self._planner.urgency(unit.unit_id, self._whole_s(unit)),
+            expected_s=self._whole_s,
+            slots=self._slots,
+            cores=self._cores,
+            most_open=most_open or self._slots + 1,
+            most_threads=most_threads,
+        )
+        self._short = False
+        self._drains_to: Waiting | None = None
+        self._open_s = (-math.inf, 0.0)
         self._lingering: dict[str, Kept] = {}
         self._head: tuple[int, float] | None = None
         self._running: dict[int, Running] = {}
@@ -85,30 +104,56 @@ class Governor:
         self._runaways = RunawayWatch(runaway or RunawayRules())
         self._redone: set[int] = set()
         self._had_kill = False
-        self._said_overdrawn = False
-        self._last_total: tuple[float, float] | None = None
-        self._growth_mib_s = 0.0
+        self._danger = Danger(self._running, self._runaways)
+        self._growth = Growth()
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
         """Take one event at ``now_s`` and say what to do, in order."""
         actions: list[Action] = []
         if isinstance(event, UnitRegistered):
-            if self._had_kill and event.unit.threads != 1:  # 0 is nvcc's word for all cores
-                actions.append(SetThreads(unit_id=event.unit.unit_id, threads=1))
+            self._units.add(event.unit.unit_id)
+            self._planner.unit_came()
+            if event.held:
+                self._opening.registered(event.unit)
         elif isinstance(event, PhaseAsked):
+            self._lingering.pop(event.phase.unit_id, None)
             self._waiting.add(self._as_waiting(event.phase, self._estimator.estimate(event.phase), now_s))
         elif isinstance(event, PhaseEnded):
+            self._share_mib = min(self._share_mib, event.share_mib)
             actions += self._ended(event, now_s)
         elif isinstance(event, Sampled):
-            actions += self._sampled(event, now_s)
+            self._budget_mib, self._share_mib = event.budget_mib, event.share_mib
+            actions += self._danger.look(event, now_s)
         elif not isinstance(event, UnitEnded | Tick):
             raise TypeError(event)
         if isinstance(event, UnitEnded):
             # Nothing of it will ask any more.
             self._lingering.pop(event.unit_id, None)
+            self._units.discard(event.unit_id)
+            self._opening.ended(event.unit_id, now_s)
         if isinstance(event, UnitRegistered):
-            return actions
-        return actions + self._admit(now_s)
+            return actions + self._open(now_s)
+        if isinstance(event, Sampled | Tick) and len(self._waiting):
+            running = self._running.values()
+            to_come = partial(rest_of_units, running, self._waiting, self._units, self._estimator, now_s=now_s)
+            if self._planner.think(to_come, budget_mib=self._budget_mib, now_s=now_s):
+                self._waiting.order_again()
+                self._opening.order_anew()
+        asked = event.phase.phase_id if isinstance(event, PhaseAsked) else None
+        actions += self._admit(now_s, asked if self._running else None)
+        return actions + self._open(now_s)
+
+    def _open(self, now_s: float) -> list[Action]:
+        tight = self._had_kill or (self._short and len(self._waiting) > 0)
+        running, waiting = len(self._running), len(self._waiting)
+        return list(self._opening.next(now_s, running=running, waiting=waiting, tight=tight))
+
+    def _whole_s(self, unit: Unit) -> float:
+        """Time that a unit takes, its phases one after the other."""
+        if known := self._estimator.outlook(unit.unit_id, None):
+            return sum(each.wall_s for each in known)
+        first = Phase(phase_id=0, unit_id=unit.unit_id, kind=PhaseKind.PREPROCESS, source=unit.source)
+        return self._estimator.remaining_s(first)
 
     def estimate(self, phase: Phase) -> Estimate:
         """What is expected of a phase now."""
@@ -121,6 +166,11 @@ class Governor:
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    @property
+    def line(self) -> Line:
+        """Phases that wait, first come the most urgent."""
+        return self._waiting
 
     @property
     def committed_mib(self) -> float:
@@ -140,7 +190,9 @@ class Governor:
         """Assert the invariants; called by every test that drives a governor."""
         assert not self._waiting.keys() & self._running.keys(), "a phase waits and runs"
         assert len(self._running) <= self._slots
-        assert self._running or not self._waiting, "work waits while nothing runs"
+        assert self._running or all(each.estimate.reserve_mib > self._share_mib for each in self._waiting), (
+            "work waits while nothing runs"
+        )
         if any(phase_id in self._solo for phase_id in self._running):
             assert len(self._running) == 1, "a solo phase has company"
 
@@ -176,7 +228,10 @@ class Governor:
         if event.outcome not in (Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US):
             self._solo.discard(phase.phase_id)
             if event.outcome is Outcome.OK:
-                self._linger(phase, peak_mib, now_s)
+                self._growth.ended(
+                    phase.kind, area_mib_s=run.area_mib_s, looks=run.looks, peak_mib=peak_mib, wall_s=event.wall_s
+                )
+                self._linger(phase, now_s)
             return []
         self._had_kill = True
         if event.outcome is Outcome.KILLED_BY_KERNEL and run.alone:
@@ -204,111 +259,75 @@ class Governor:
         self._waiting.add(Waiting(phase=phase, estimate=estimate, asked_at_s=min(now_s, run.admitted_at_s), solo=solo))
         return [Requeue(phase_id=phase.phase_id, estimate=estimate, solo=solo)]
 
-    def _sampled(self, event: Sampled, now_s: float) -> list[Action]:
-        self._budget_mib = event.budget_mib
-        total_mib = 0.0
-        cpu_s = dict(event.cpu_s)
-        for phase_id, rss_mib in event.rss_mib:
-            total_mib += rss_mib
-            if (run := self._running.get(phase_id)) is not None:
-                run.rss_mib = rss_mib
-                budget_mib = max(run.budget_mib, event.budget_mib)
-                self._runaways.look(
-                    phase_id, rss_mib=rss_mib, cpu_s=cpu_s.get(phase_id), budget_mib=budget_mib, now_s=now_s
-                )
-        last, self._last_total = self._last_total, (now_s, total_mib)
-        # Compilers grow in steps: a flat sample between two of them is no calm.
-        growth_mib_s = GROWTH_MEMORY * self._growth_mib_s
-        if last is not None and now_s > last[0]:
-            growth_mib_s = max(growth_mib_s, (total_mib - last[1]) / (now_s - last[0]))
-        self._growth_mib_s = growth_mib_s
-        overdrawn = self._overdrawn(event)
-        danger_mib = max(DANGER_SHARE * event.reserve_mib, KILL_LATENCY_S * growth_mib_s)
-        if any(run.killed for run in self._running.values()):
-            # Memory must fall before the next kill is considered.
-            return overdrawn
-        if runaway := self._end_runaway():
-            return runaway
-        if event.headroom_mib >= danger_mib:
-            return overdrawn
-        suspects = self._runaways.suspects
-        victim = choose(
-            [
-                Candidate(
-                    phase_id=phase_id,
-                    rss_mib=run.rss_mib,
-                    age_s=now_s - run.admitted_at_s,
-                    suspect=phase_id in suspects,
-                )
-                for phase_id, run in self._running.items()
-                if run.phase.redoable
-            ],
-            needed_mib=danger_mib - event.headroom_mib,
-        )
-        if victim is None or victim.rss_mib < LEAST_WORTH_MIB:
-            return overdrawn
-        self._running[victim.phase_id].killed = True
-        reason = event.reason or f"{event.headroom_mib:.0f} MiB left and {growth_mib_s:.0f} MiB/s growing"
-        return [Kill(phase_id=victim.phase_id, reason=reason)]
-
-    def _end_runaway(self) -> list[Action]:
-        """End a phase that grows without end, though it runs alone: to give it up, or to see it do so again alone."""
-        company = len(self._running) > 1
-        for phase_id, run in self._running.items():
-            why = self._runaways.runs_away(phase_id, company=company)
-            if not why:
-                continue
-            run.killed, run.runaway, run.alone = True, why, not company
-            what = f"{run.phase.kind.value} of {run.phase.source}"
-            return [
-                Warn(text=f"ends {what}, which grows without end: {why}"),
-                Kill(phase_id=phase_id, reason=why),
-            ]
-        return []
-
-    def _overdrawn(self, event: Sampled) -> list[Action]:
-        """A phase that alone takes more than a limit which the kernel does not hold (``--memory``): said once."""
-        if event.headroom_mib >= 0 or len(self._running) != 1 or self._said_overdrawn:
-            return []
-        self._said_overdrawn = True
-        (run,) = self._running.values()
-        what = f"{run.phase.kind.value} of {run.phase.source}"
-        return [Warn(text=f"{what} alone holds more than the limit ({run.rss_mib:.0f} MiB): it goes on, by itself")]
-
     # -- admission ---------------------------------------------------------------------------------------
 
-    def _admit(self, now_s: float) -> list[Action]:
+    def _admit(self, now_s: float, asked: int | None = None) -> list[Action]:
+        """Start what may start: of all that wait, or only the phase that ``asked`` just now."""
         actions: list[Action] = []
         if not len(self._waiting) or len(self._running) >= self._slots:
             return actions
         self._lingering = {unit_id: kept for unit_id, kept in self._lingering.items() if kept.until_s > now_s}
-        keeping = KeptPlaces(self._lingering)
-        load = load_of(self._running.values())
+        room = Room(
+            self._running.values(),
+            self._lingering.values(),
+            slots=self._slots,
+            cores=self._cores,
+            allowed_mib=min(self._budget_mib, self._share_mib),
+            growth=self._growth,
+            wall_s=self._estimator.wall_s,
+            urgency=self._planner.urgency,
+            now_s=now_s,
+        )
         solo = any(phase_id in self._solo for phase_id in self._running)
-        first = True
-        for waiting in self._waiting:
-            if len(self._running) >= self._slots:
+        if asked is None:
+            self._short, self._drains_to = False, None
+        first = asked is None or asked == self._waiting.first
+        # Nothing was freed by somebody's asking: who waited before still does.
+        for waiting in self._waiting if asked is None else self._waiting.only(asked):
+            drained = self._drains_to
+            if len(self._running) >= self._slots or (drained is not None and waiting.key > drained.key):
                 break
-            keeping.reach(waiting.urgency)
-            reason = "another runs alone" if solo and self._running else self._blocked(waiting, load, keeping)
+            if room.surely_full_for(waiting):
+                continue
+            room.reach(waiting.urgency)
+            self._estimate_again(waiting, now_s)
+            reason = "another runs alone" if solo and self._running else self._blocked(waiting, room)
             if not reason:
                 actions.append(self._start(waiting, now_s))
-                load = load.with_one(waiting.estimate)
-                keeping.take(waiting.phase.unit_id)
+                room.taken(waiting)
                 solo = waiting.solo
                 continue
+            self._short = self._short or reason == "memory"
             if waiting.held_for != reason:
                 waiting.held_for = reason
-                free_mib = max(0.0, self._budget_mib - load.committed_mib)
                 needs_mib = waiting.estimate.reserve_mib
                 actions.append(
-                    Hold(phase_id=waiting.phase.phase_id, needs_mib=needs_mib, free_mib=free_mib, reason=reason)
+                    Hold(phase_id=waiting.phase.phase_id, needs_mib=needs_mib, free_mib=room.free_mib, reason=reason)
                 )
-            if first and reason == "memory" and self._has_waited(waiting, now_s):
-                # Nothing more starts beside it: memory drains to it.
-                break
+            if first and reason == "memory":
+                if self._planner.hangs_on(self._estimator.remaining_s(waiting.phase), now_s):
+                    room.keep_for(waiting)
+                if self._has_waited(waiting, now_s):
+                    # Nothing more starts beside it: memory drains to it.
+                    self._drains_to = waiting
             first = False
         return actions
+
+    def _estimate_again(self, waiting: Waiting, now_s: float) -> None:
+        """What others of its kind took is known since it asked; those known from the past do not change."""
+        sure = waiting.estimate.spread_mib <= SURE_SHARE * waiting.estimate.peak_mib
+        if not sure and now_s - max(waiting.asked_at_s, waiting.estimated_at_s) >= ESTIMATE_AGAIN_S:
+            waiting.estimated_at_s = now_s
+            waiting.estimate = self._estimator.estimate(waiting.phase)
+
+    def _blocked(self, waiting: Waiting, room: Room) -> str:
+        """Why this phase cannot start now; empty when it can."""
+        if not self._running and waiting.estimate.reserve_mib <= self._share_mib:
+            # The progress floor: something always runs, whatever its estimate; beside other builds in its turn.
+            return ""
+        if waiting.solo and not any(run.killed for run in self._running.values()):
+            return "it must run alone"
+        return room.blocked(waiting)
 
     def _as_waiting(self, phase: Phase, estimate: Estimate, asked_at_s: float, *, solo: bool = False) -> Waiting:
         short = self._estimator.wall_s(phase) <= OVERLAP_S
@@ -322,35 +341,36 @@ class Governor:
         waited_s = now_s - self._head[1]
         if waited_s < DRAIN_AFTER_S:
             return False
-        open_s = sum(self._estimator.remaining_s(each.phase) for each in self._waiting)
-        return waited_s >= DRAIN_SHARE * open_s / self._cores
+        if now_s - self._open_s[0] >= OPEN_AGAIN_S:
+            self._open_s = (now_s, sum(self._estimator.remaining_s(each.phase) for each in self._waiting))
+        return waited_s >= DRAIN_SHARE * self._open_s[1] / self._cores
 
-    def _linger(self, phase: Phase, held_mib: float, now_s: float) -> None:
+    def _linger(self, phase: Phase, now_s: float) -> None:
         """Keep the place of a unit whose next phase is about to ask, against those that are less urgent."""
-        if phase.kind not in LAST_KINDS:
-            self._lingering[phase.unit_id] = Kept(self._estimator.remaining_s(phase), now_s + LINGER_S, held_mib)
+        if phase.kind in LAST_KINDS:
+            return
+        to_come = self._estimator.outlook(phase.unit_id, phase)
+        if to_come:
+            estimate = Estimate(peak_mib=to_come[0].peak_mib, spread_mib=to_come[0].spread_mib, source="")
+        else:
+            # Nobody knows: as much as the last one.
+            estimate = self._estimator.estimate(phase)
+        urgency = self._planner.urgency(phase.unit_id, self._left_after_s(phase))
+        self._lingering[phase.unit_id] = Kept(urgency, now_s + LINGER_S, estimate)
 
-    def _blocked(self, waiting: Waiting, load: Load, keeping: KeptPlaces) -> str:
-        """Why this phase cannot start now; empty when it can."""
-        if not load.count:
-            # The progress floor: something always runs, whatever its estimate.
-            return ""
-        if load.killing:
-            return "a kill is under way"
-        if waiting.solo:
-            return "it must run alone"
-        places, kept_mib = keeping.beside(waiting.phase.unit_id)
-        if load.count + places >= self._slots or (load.count >= self._cores and not waiting.short):
-            return "cores"
-        if load.with_one(waiting.estimate).committed_mib + kept_mib > self._budget_mib:
-            return "memory"
-        return ""
+    def _left_after_s(self, phase: Phase) -> float:
+        """What the unit has still to do when this phase has ended."""
+        to_come = self._estimator.outlook(phase.unit_id, phase)
+        if to_come:
+            return sum(each.wall_s for each in to_come)
+        return max(0.0, self._estimator.remaining_s(phase) - self._estimator.wall_s(phase))
 
     def _start(self, waiting: Waiting, now_s: float) -> Admit:
-        phase_id = waiting.phase.phase_id
+        phase_id, unit_id = waiting.phase.phase_id, waiting.phase.unit_id
         self._waiting.leave(phase_id)
-        self._lingering.pop(waiting.phase.unit_id, None)
-        self._runaways.admitted(phase_id, expected_mib=waiting.estimate.peak_mib)
+        self._lingering.pop(unit_id, None)
+        self._opening.started(unit_id, now_s)
+        self._runaways.admitted(phase_id, expected_mib=waiting.estimate.peak_mib, kind=waiting.phase.kind)
         alone = not self._running
         for run in self._running.values():
             run.alone = False
@@ -360,5 +380,7 @@ class Governor:
             admitted_at_s=now_s,
             alone=alone,
             budget_mib=self._budget_mib,
+            left_after_s=self._left_after_s(waiting.phase),
+            next_mib=next((each.peak_mib for each in self._estimator.outlook(unit_id, waiting.phase)), 0.0),
         )
         return Admit(phase_id=phase_id, estimate=waiting.estimate, alone=alone)

@@ -7,7 +7,7 @@ Does *not* cover: whether a phase may start (``policy.governor``).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -27,6 +27,7 @@ class Waiting(msgspec.Struct):
     short: bool = False
     """its own time is expected to be short"""
     held_for: str = ""
+    estimated_at_s: float = 0.0
     key: tuple[float, float, int] = (0.0, 0.0, 0)
 
     @property
@@ -39,39 +40,8 @@ class Kept(msgspec.Struct, frozen=True):
 
     urgency: float
     until_s: float
-    held_mib: float
-    """what its last phase held: the next one is taken to need as much"""
-
-
-class KeptPlaces:
-    """Kept places, gone through together with the line: the more urgent ones count against who waits."""
-
-    def __init__(self, kept: Mapping[str, Kept]) -> None:
-        self._by_unit = dict(kept)
-        self._ahead = sorted(((each.urgency, unit_id) for unit_id, each in kept.items()), key=lambda each: each[0])
-        self._passed: set[str] = set()
-        self._passed_mib = 0.0
-
-    def reach(self, urgency: float) -> None:
-        """Come to a phase of this urgency; urgencies fall from call to call."""
-        while self._ahead and self._ahead[-1][0] > urgency:
-            _, unit_id = self._ahead.pop()
-            self._passed.add(unit_id)
-            self._passed_mib += self._by_unit[unit_id].held_mib
-
-    def take(self, unit_id: str) -> None:
-        """A phase of this unit starts: its place is taken."""
-        kept = self._by_unit.get(unit_id)
-        if kept is not None and unit_id in self._passed:
-            self._passed.remove(unit_id)
-            self._passed_mib -= kept.held_mib
-        self._ahead = [each for each in self._ahead if each[1] != unit_id]
-
-    def beside(self, unit_id: str) -> tuple[int, float]:
-        """Places kept, and their memory, for more urgent units than the one reached, but for its own."""
-        if unit_id not in self._passed:
-            return len(self._passed), self._passed_mib
-        return len(self._passed) - 1, self._passed_mib - self._by_unit[unit_id].held_mib
+    estimate: Estimate
+    """of the next one"""
 
 
 class Line:
@@ -91,6 +61,15 @@ class Line:
             if phase_id in self._by_id:
                 yield self._by_id[phase_id]
 
+    @property
+    def first(self) -> int | None:
+        """The most urgent phase; None when nobody waits."""
+        return self._ordered[0][1] if self._ordered else None
+
+    def only(self, phase_id: int) -> Iterator[Waiting]:
+        """This one, if it waits."""
+        return iter([self._by_id[phase_id]] if phase_id in self._by_id else [])
+
     def keys(self) -> frozenset[int]:
         return frozenset(self._by_id)
 
@@ -99,6 +78,12 @@ class Line:
         waiting.key = (-self._priority(phase), waiting.asked_at_s, phase.phase_id)
         self._by_id[phase.phase_id] = waiting
         insort(self._ordered, (waiting.key, phase.phase_id))
+
+    def order_again(self) -> None:
+        """Priorities have changed."""
+        for waiting in self._by_id.values():
+            waiting.key = (-self._priority(waiting.phase), *waiting.key[1:])
+        self._ordered = sorted((waiting.key, phase_id) for phase_id, waiting in self._by_id.items())
 
     def leave(self, phase_id: int) -> Waiting | None:
         """Take a phase out; None when it did not wait."""

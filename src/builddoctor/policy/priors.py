@@ -94,7 +94,7 @@ SHIPPED: Priors = {
     Sort.HOST_OF_SIZE: Prior(intercept=114.0, slope=32.0, residuals=(-0.6, -0.1, 0.0, 0.4, 1.5), bandwidth=(0.04,)),
     Sort.HOST_PLAIN: Prior(intercept=400.0, residuals=(-1.5, -0.6, 0.0, 1.1, 1.6)),
     Sort.LINK: Prior(intercept=60.0, slope=2.0, residuals=(-1.0, -0.3, 0.0, 0.6, 1.2)),
-    Sort.PAST: Prior(intercept=0.0, slope=1.0, residuals=(-0.06, -0.02, 0.0, 0.02, 0.06)),
+    Sort.PAST: Prior(intercept=0.0, slope=1.0, residuals=(-0.01, -0.003, 0.0, 0.003, 0.01)),
 }
 
 

@@ -37,6 +37,12 @@ def closing(summary: Summary, *, title: str, blame: str = "", peak_mib: float = 
         f"  jobs {summary.effective_jobs_mean:.1f} on average, {summary.effective_jobs_max} at most · "
         f"gates {summary.gate_overhead_s:.1f} s ({each_ms:.0f} ms and at most {summary.gate_peak_mib:.0f} MiB each)"
     )
+    if summary.paused:
+        times = "once" if summary.paused == 1 else f"{summary.paused} times"
+        lines += [
+            f"  {times} a process that no gate caught was stopped for a while, as memory ran short: that is weaker",
+            "  than a gate, which has it wait before it starts. Let the build take compilers from PATH, $CC and $CXX.",
+        ]
     lines.append(f"  trace   {summary.trace}")
     return lines
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from builddoctor.model.past import PastPhase, PastUnit
-from builddoctor.units import format_clock, format_mib
+from builddoctor.units import format_clock, format_mib, one_line
 
 NAME_CELLS = 48
 
@@ -16,7 +16,7 @@ def project_rows(projects: Sequence[tuple[str, int, float]]) -> list[str]:
     if not projects:
         return ["no history yet"]
     rows = [f"{'units':>7}  {'last built':<18}project"]
-    return rows + [f"{units:>7}  {_day(updated_at):<18}{name}" for name, units, updated_at in projects]
+    return rows + [f"{units:>7}  {_day(updated_at):<18}{one_line(name)}" for name, units, updated_at in projects]
 
 
 def past_rows(units: Sequence[PastUnit]) -> list[str]:
@@ -26,9 +26,9 @@ def past_rows(units: Sequence[PastUnit]) -> list[str]:
     rows = [f"{'peak':>9}{'time':>8}{'builds':>8}  {'unit':<{NAME_CELLS}}  largest phase"]
     for unit in sorted(units, key=_peak_mib, reverse=True):
         worst = max(unit.phases, key=_phase_peak_mib, default=None)
-        place = unit.key.place
+        place = one_line(unit.key.place)
         name = place if len(place) <= NAME_CELLS else "…" + place[-NAME_CELLS + 1 :]
-        what = f"{worst.kind.value} {worst.arch}".strip() if worst is not None else ""
+        what = one_line(f"{worst.kind.value} {worst.arch}").strip() if worst is not None else ""
         builds = max((each.builds for each in unit.phases), default=0)
         rows.append(
             f"{format_mib(_peak_mib(unit)):>9}{format_clock(_wall_s(unit)):>8}{builds:>8}  {name:<{NAME_CELLS}}  {what}"

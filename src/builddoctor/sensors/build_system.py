@@ -1,4 +1,4 @@
-"""``[build-system]`` of a pyproject.toml.
+"""``[build-system]`` of a pyproject.toml, and the project's name.
 
 Covers: any spelling of TOML where Python has a reader for it (from 3.11), and where the file is sound; else the usual
 ones, by pattern.
@@ -31,6 +31,10 @@ MOST_CHARACTERS = 256 * 1024
 _BUILD_SYSTEM = re.compile(
     r"^\[[ \t]*build-system[ \t]*\][ \t]*(?:#.*)?$(?P<body>.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL
 )
+_NAME = re.compile(
+    r"""^\[[ \t]*(?:project|tool\.poetry)[ \t]*\][ \t]*(?:\#.*)?$[^\[]*?^name[ \t]*=[ \t]*["'](?P<name>[\w. -]+)["']""",
+    re.MULTILINE,
+)
 _INLINE = re.compile(r"^build-system[ \t]*=[ \t]*\{(?P<body>[^\n]*)$", re.MULTILINE)
 _BACKEND = re.compile(r"""(?:^|[,{ \t])build-backend\s*=\s*["'](?P<name>[\w.:]+)["']""", re.MULTILINE)
 _BACKEND_PATH = re.compile(r"(?:^|[,{ \t])backend-path\s*=", re.MULTILINE)
@@ -53,10 +57,23 @@ def parse_build_system(pyproject: str) -> tuple[str, tuple[str, ...]]:
     return backend, tuple(texts[:MOST_REQUIRES])
 
 
-def _table(pyproject: str) -> dict[str, Any] | None:
+def project_table_name(pyproject: str) -> str:
+    """``name`` of ``[project]``, or of Poetry's table; empty where it does not say."""
+    table = _table(pyproject, "project")
+    if table is None:
+        found = _NAME.search(pyproject)
+        return found["name"] if found else ""
+    name = table.get("name", "")
+    if not name:
+        poetry = (_table(pyproject, "tool") or {}).get("poetry", {})
+        name = poetry.get("name", "") if isinstance(poetry, dict) else ""
+    return name if isinstance(name, str) else ""
+
+
+def _table(pyproject: str, name: str = "build-system") -> dict[str, Any] | None:
     """None when it could not be read."""
     read = _loaded(pyproject) if len(pyproject) <= MOST_CHARACTERS else None
-    table = (read or {}).get("build-system", {})
+    table = (read or {}).get(name, {})
     return None if read is None else table if isinstance(table, dict) else {}
 
 

@@ -19,6 +19,8 @@ class RssProbe:
     def __init__(self, root: SystemRoot, pid: int, *, page_bytes: int) -> None:
         self.pid = pid
         self._page_mib = page_bytes / MIB
+        self._last = b""
+        self._anon_mib = 0.0
         try:
             self._fd: int | None = os.open(root.at(f"/proc/{pid}/statm"), os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -29,12 +31,15 @@ class RssProbe:
         if self._fd is None:
             return 0.0
         try:
-            fields = os.pread(self._fd, 96, 0).split()
-            pages = int(fields[1]) - int(fields[2])
-            return pages * self._page_mib if pages > 0 else 0.0
+            text = os.pread(self._fd, 96, 0)
+            if text != self._last:
+                fields = text.split(None, 3)
+                self._anon_mib = max(0, int(fields[1]) - int(fields[2])) * self._page_mib
+                self._last = text
         except (OSError, IndexError, ValueError):
             self.close()
             return 0.0
+        return self._anon_mib
 
     def close(self) -> None:
         if self._fd is not None:
@@ -73,6 +78,11 @@ class Processes:
         stat = self._stat(pid)
         return whole_number(stat[19]) if stat else None
 
+    def lives(self, pid: int, start_ticks: int) -> bool:
+        """The process of this identity runs, or is stopped; one that has ended and was not waited for does not."""
+        stat = self._stat(pid)
+        return bool(stat) and stat[0] not in ("Z", "X") and whole_number(stat[19]) == start_ticks
+
     def cpu_s(self, pid: int) -> float | None:
         """Processor time of all its threads so far, in user and kernel mode."""
         stat = self._stat(pid)
@@ -80,6 +90,13 @@ class Processes:
         if len(ticks) != 2 or ticks[0] is None or ticks[1] is None:
             return None
         return (ticks[0] + ticks[1]) / os.sysconf("SC_CLK_TCK")
+
+    def run_delay_s(self, pid: int) -> float:
+        """How long its main thread has been ready to run while others had the cores (kernel doc sched-stats.rst); 0
+        where the kernel does not say."""
+        fields = (self._root.text(f"/proc/{pid}/schedstat") or "").split()
+        delay_ns = whole_number(fields[1]) if len(fields) > 1 else None
+        return 0.0 if delay_ns is None else delay_ns / 1e9
 
     def anon_by_rollup_mib(self, pid: int) -> float | None:
         """Anonymous resident memory as its page tables have it; None for a process that is gone or not ours to ask.

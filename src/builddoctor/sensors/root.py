@@ -60,6 +60,14 @@ class SystemRoot:
         except (OSError, ValueError):
             return []
 
+    def page_bytes(self) -> int:
+        """Bytes of a page in /proc/PID/statm."""
+        return page_size()
+
+    def high_water_mib(self, kib: float) -> float:
+        """A process's largest size as wait4 gave it, in KiB; a replay at a scale (``scripts/replay``) counts it up."""
+        return kib / 1024
+
 
 def monotonic() -> float:
     """The production clock."""

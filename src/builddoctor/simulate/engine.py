@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from builddoctor.model.phase import Estimate, Outcome, Phase, Unit
-from builddoctor.policy.actions import Action, Admit, GiveUp, Kill, Requeue, Warn
+from builddoctor.policy.actions import Action, Admit, GiveUp, Kill, OpenUnit, Requeue, Warn
 from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, Tick, UnitEnded, UnitRegistered
 from builddoctor.simulate.result import USUAL, Failure, Host, PhaseRun, Result, Rules
 from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload, unit_id
@@ -84,6 +84,7 @@ class _Simulation:
         self._to_open = deque(_Unit(index, work) for index, work in enumerate(workload.units) if work.phases)
         self._left = len(self._to_open)
         self._open = 0
+        self._held: dict[str, _Unit] = {}
         self._last_id = 0
         self._waiting: dict[int, _Live] = {}
         self._running: dict[int, _Live] = {}
@@ -151,7 +152,8 @@ class _Simulation:
             self._done_s, phase_id, _ = heapq.heappop(ends)
             self._over(self._stop(phase_id), Outcome.OK)
         elif to_s == over_s:
-            self._kernel(self._host.limit_mib - SLACK_MIB)
+            # Where growth is steep and the clock has come far, "now" is too coarse to be beyond the limit.
+            self._kernel(min(self._host.limit_mib, self._used_mib) - SLACK_MIB)
         elif to_s == kill_s:
             _, phase_id, tries = heapq.heappop(self._kills_due)
             if phase_id in running and running[phase_id].tries == tries:
@@ -193,7 +195,9 @@ class _Simulation:
         else:
             self._used_mib = sum(self._held_mib(live) for live in self._running.values())
             self._slope_mib_s = sum(live.peak_mib / live.work_s for live in self._running.values())
-        self._look_s = min(self._look_s, self._next_look_s())
+        # What holds its peak from its start on is seen at its start: nobody takes it for growth.
+        at_once = change_mib > 0 and self._rules.growth == "flat" and self._rules.sample_s is not None
+        self._look_s = min(self._look_s, self._now_s if at_once else self._next_look_s())
 
     def _kernel(self, most_mib: float) -> None:
         """End the largest phase while there are more bytes than memory."""
@@ -242,8 +246,11 @@ class _Simulation:
             self._open += 1
             work = unit.work
             registered = Unit(unit_id=unit_id(unit.index), source=work.source, output=work.name, archs=work.archs)
-            self._feed(UnitRegistered(unit=registered))
-            self._ask(unit)
+            if self._rules.held:
+                self._held[registered.unit_id] = unit
+            self._feed(UnitRegistered(unit=registered, held=self._rules.held))
+            if not self._rules.held:
+                self._ask(unit)
 
     def _ask(self, unit: _Unit) -> None:
         work: PhaseWork = unit.work.phases[unit.at]
@@ -342,6 +349,8 @@ class _Simulation:
             if isinstance(action, Admit):
                 self._start(action)
                 started = True
+            elif isinstance(action, OpenUnit):
+                self._asks_due.append((self._now_s + self._rules.gap_s, self._held.pop(action.unit_id)))
             elif isinstance(action, Kill):
                 live = self._running[action.phase_id]
                 if not live.killed:

@@ -5,8 +5,11 @@ Does *not* cover: a workload that differs from the one it was made of, except by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from builddoctor.model.phase import Estimate, Outcome, Phase
 from builddoctor.policy.estimator import RAISE_FACTOR
+from builddoctor.policy.order import ExpectedPhase
 from builddoctor.simulate.workload import PhaseWork, Workload, unit_id
 
 
@@ -44,6 +47,10 @@ class ExactEstimator:
     def wall_s(self, phase: Phase) -> float:
         """Time of this phase alone."""
         return self._remaining(phase)[0].wall_s
+
+    def outlook(self, unit_id: str, phase: Phase | None) -> Sequence[ExpectedPhase]:
+        works = self._phases[unit_id] if phase is None else self._remaining(phase)[1:]
+        return [ExpectedPhase(each.peak_mib, self._margin * each.peak_mib, each.wall_s) for each in works]
 
     def _remaining(self, phase: Phase) -> tuple[PhaseWork, ...]:
         at = self._at.get(phase.phase_id)

@@ -18,7 +18,7 @@ from builddoctor.errors import TraceError
 from builddoctor.model.phase import Outcome, PhaseKind
 from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload
 from builddoctor.trace.reader import TraceReader
-from builddoctor.trace.records import PhaseFinished, PhaseQueued, UnitBegan
+from builddoctor.trace.records import PhaseCurve, PhaseFinished, PhaseQueued, PhaseStarted, UnitBegan
 from builddoctor.units import MIB
 
 KIND_OF = {
@@ -107,11 +107,16 @@ def from_trace(path: Path) -> Workload:
     names: dict[str, UnitBegan] = {}
     queued: dict[int, PhaseQueued] = {}
     ended: dict[int, PhaseFinished] = {}
+    curves: dict[int, _Curve] = {}
     for record in TraceReader(path):
         if isinstance(record, UnitBegan):
             names[record.unit_id] = record
         elif isinstance(record, PhaseQueued):
             queued[record.phase_id] = record
+        elif isinstance(record, PhaseStarted):
+            curves[record.phase_id] = _Curve(record.at_s)
+        elif isinstance(record, PhaseCurve) and record.phase_id in curves:
+            curves[record.phase_id].points.append((record.at_s, record.rss_mib))
         elif isinstance(record, PhaseFinished) and record.outcome in (Outcome.OK, Outcome.FAILED):
             ended[record.phase_id] = record
     phases: dict[str, list[PhaseWork]] = {unit_id: [] for unit_id, unit in names.items() if unit.counted}
@@ -120,7 +125,9 @@ def from_trace(path: Path) -> Workload:
         if end is None or (begun is not None and not begun.counted):
             continue
         # A phase of no known unit is a unit of its own.
-        phases.setdefault(asked.unit_id if begun is not None else f"phase {phase_id}", []).append(_traced(asked, end))
+        phases.setdefault(asked.unit_id if begun is not None else f"phase {phase_id}", []).append(
+            _traced(asked, end, curves.get(phase_id))
+        )
     units = []
     for unit_id, work in phases.items():
         if not work:
@@ -131,7 +138,23 @@ def from_trace(path: Path) -> Workload:
     return Workload(name=path.name, units=tuple(units))
 
 
-def _traced(asked: PhaseQueued, end: PhaseFinished) -> PhaseWork:
+class _Curve(msgspec.Struct):
+    """What a phase held in its last run."""
+
+    from_s: float
+    points: list[tuple[float, float]] = []
+
+    def shares(self, end: PhaseFinished) -> tuple[tuple[float, float], ...]:
+        """Of the run's time and of its peak; nothing where the figures are of no use."""
+        took_s = end.at_s - self.from_s
+        if not (took_s > 0 and end.peak_mib > 0):
+            return ()
+        # Nothing is what is seen of a process that has ended, shortly before its end is heard of.
+        points = [((at_s - self.from_s) / took_s, mib / end.peak_mib) for at_s, mib in self.points if mib > 0]
+        return tuple((min(max(at, 0.0), 1.0), min(max(held, 0.0), 1.0)) for at, held in points)
+
+
+def _traced(asked: PhaseQueued, end: PhaseFinished, curve: _Curve | None) -> PhaseWork:
     return PhaseWork(
         kind=_kind(asked.kind),
         arch=asked.arch,
@@ -139,6 +162,7 @@ def _traced(asked: PhaseQueued, end: PhaseFinished) -> PhaseWork:
         peak_mib=end.peak_mib,
         wall_s=end.cpu_s or end.wall_s,
         tool=asked.tool,
+        curve=curve.shares(end) if curve is not None else (),
     )
 
 

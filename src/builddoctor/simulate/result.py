@@ -36,6 +36,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: int | None = None
     """units that the build tool keeps open; None: all"""
+    held: bool = False
+    """units wait at their compiler driver until the policy opens them"""
     growth: Literal["flat", "ramp"] = "flat"
     """a phase holds its peak from its start on, or grows evenly to it over its run"""
     sample_s: float | None = 0.25

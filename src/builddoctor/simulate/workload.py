@@ -23,6 +23,8 @@ class PhaseWork(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float
     """time on a core of its own"""
     tool: str = ""
+    curve: tuple[tuple[float, float], ...] = ()
+    """what it held, as (share of its time, share of its peak), where that was recorded; only replays use it"""
 
 
 class UnitWork(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ class Accounts:
         self.requeued = 0
         self.killed = 0
         self.runaways = 0
+        self.paused = 0
         self.cpu_s = 0.0
         self.peak_mib = 0.0
         self.gates = 0

@@ -36,11 +36,13 @@ from builddoctor.supervise.folders import history_file, run_folder, trace_file
 from builddoctor.supervise.foresight import Foresight, look_ahead, settle_environment
 from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.kill_evidence import KillEvidence
+from builddoctor.supervise.pausing import Pausing
 from builddoctor.supervise.prepare import Prepared, is_front_by_path, prepare
 from builddoctor.supervise.remembering import Remembering
 from builddoctor.supervise.sampler import Sampler
 from builddoctor.supervise.screen import Screen
 from builddoctor.supervise.session import Session
+from builddoctor.supervise.sharing import open_sharing
 from builddoctor.supervise.unit_keys import Toolchain
 from builddoctor.trace.masking import mask_argv
 from builddoctor.trace.records import TRACE_SCHEMA, End, Header
@@ -126,18 +128,22 @@ class _Build:
                 slots=prepared.slots,
                 budget_mib=prepared.budget_mib,
                 runaway=rules.runaway,
+                most_open=prepared.most_open,
+                most_threads=prepared.most_threads,
             ),
             trace=trace,
             accounts=Accounts(clock()),
             evidence=KillEvidence(root),
             root=root,
-            page_bytes=page_size(),
+            page_bytes=root.page_bytes(),
             clock=clock,
             answer_front=self.fronts.answer,
             remembering=self.remembering,
+            holds_units=True,
         )
         self.signalled: int | None = None
         self._guardian: Guardian | None = None
+        self._pausing: Pausing | None = None
         self._ending: asyncio.TimerHandle | None = None
 
     def header(self, trace_id: str, stamp: datetime) -> Header:
@@ -168,13 +174,16 @@ class _Build:
     async def run(self, make_screen: Callable[[Session, Prepared, Fronts], Screen]) -> Finished:
         socket = self.folder / "socket"
         server = await serve(socket, self._converse)
+        sharing = open_sharing(self.session, self.env, slots=self.prepared.slots, root=self.root, clock=self.clock)
         sampler = Sampler(
             self.session,
             self.sensor,
             clock=self.clock,
             reading=self.prepared.reading,
             rules=self.rules,
+            sharing=sharing,
         )
+        self._pausing = sampler.pausing
         screen = make_screen(self.session, self.prepared, self.fronts)
         screen.watch(sampler)
         ended = asyncio.Event()
@@ -209,12 +218,14 @@ class _Build:
         finally:
             if self._ending is not None:
                 self._ending.cancel()
+            sampler.pausing.end()
             wall_s = self.session.at_s()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             server.close()
             guardian.close()
+            sharing.close()
             self.session.units.close()
             self.remembering.close(lambda text: self.session.tell(text, warning=True))
             await screen.stop()
@@ -278,6 +289,9 @@ class _Build:
         if self.signalled is None:
             self.signalled = number
             self.session.tell(f"{signal.Signals(number).name}: the build is being ended")
+            if self._pausing is not None:
+                self._pausing.end()
+            self.session.holding.close()
             self._guardian.signal_build(number)
             self._ending = asyncio.get_running_loop().call_later(GRACE_S, self._guardian.end_all)
         else:
@@ -303,6 +317,7 @@ class _Build:
             requeued=accounts.requeued,
             killed=accounts.killed,
             runaways=accounts.runaways,
+            paused=accounts.paused,
             units=accounts.units,
             phases=accounts.phases,
             effective_jobs_mean=round(accounts.jobs_mean(self.clock()), 2),

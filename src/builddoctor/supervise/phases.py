@@ -15,6 +15,7 @@ from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
 from builddoctor.sensors.process import Processes, RssProbe
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.supervise.kill_evidence import Baseline
+from builddoctor.supervise.resting import Resting
 
 CURVE_STEP_MIB = 16.0
 CURVE_STEP_SHARE = 0.05
@@ -29,6 +30,7 @@ class LivePhase:
         self.trusted = trusted
         """the kernel confirmed the gate's pid: its tool may be signalled"""
         self.asked_at_s = asked_at_s
+        self.argv_digest = ""
         self.admitted_at_s: float | None = None
         self.estimate: Estimate | None = None
         self.granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -40,8 +42,15 @@ class LivePhase:
         """kill counters when it was admitted"""
         self.cause: KillCause | None = None
         """who killed it, when it was not us"""
+        self.excused = 0
+        """times that a kill of it was put down to others, which no gate caught"""
+        self.reported_mib = 0.0
+        """by the kernel, when it was last looked at"""
         self.rss_mib = 0.0
         self.peak_mib = 0.0
+        self.look_again_s = 0.0
+        """it rests, and need not be looked at before"""
+        self._resting = Resting(phase.phase_id)
         self._curve_mib = 0.0
         self._handle: PidHandle | None = None
         self._start_ticks: int | None = None
@@ -59,6 +68,7 @@ class LivePhase:
             return
         self._start_ticks = processes.start_ticks(pid)
         self._probe = RssProbe(root, pid, page_bytes=page_bytes)
+        self._resting, self.look_again_s = Resting(self.phase.phase_id), 0.0
 
     def sample(self, root: SystemRoot, processes: Processes, page_bytes: int) -> float:
         """Memory of the tool, and of its children where it has any (collect2, clang)."""
@@ -70,9 +80,13 @@ class LivePhase:
                 if pid not in self._children:
                     self._children[pid] = RssProbe(root, pid, page_bytes=page_bytes)
             total_mib += sum(probe.anon_mib() for probe in self._children.values())
-        self.rss_mib = total_mib
+        self.rss_mib = self.reported_mib = total_mib
         self.peak_mib = max(self.peak_mib, total_mib)
         return total_mib
+
+    def looked(self, now_s: float, *, rest_s: float) -> None:
+        """It has been looked at just now; if it rests, it is left alone for ``rest_s``."""
+        self.look_again_s = self._resting.saw(self.rss_mib, now_s, rest_s=rest_s)
 
     @property
     def tool_pid(self) -> int | None:
@@ -85,9 +99,14 @@ class LivePhase:
         self.peak_mib = max(self.peak_mib, size_mib)
 
     def cpu_s(self, processes: Processes) -> float | None:
-        """Processor time of the tool and its children so far; None when it is not watched, or gone."""
-        times_s = [processes.cpu_s(pid) for pid in self._watched()]
-        return None if not times_s or times_s[0] is None else sum(each for each in times_s if each is not None)
+        """Processor time that the tool and its children had or waited for so far; None when not watched, or gone.
+
+        On a machine that is full, a compiler in an endless loop has half a core; that it always wants one tells it.
+        """
+        times_s = [(processes.cpu_s(pid), processes.run_delay_s(pid)) for pid in self._watched()]
+        if not times_s or times_s[0][0] is None:
+            return None
+        return sum(had_s + waited_s for had_s, waited_s in times_s if had_s is not None)
 
     def anon_by_rollup_mib(self, processes: Processes) -> float | None:
         """Memory of the tool and its children by their page tables: dear. None when it is not watched, or gone."""
@@ -131,6 +150,8 @@ class LivePhase:
         self.admitted_at_s = None
         self.killed_by_us = False
         self.cause = None
+        # What a run took that had to be ended is not what the phase needs.
+        self.peak_mib = 0.0
 
     def tool_gone(self) -> None:
         """Let go of the tool's process."""
@@ -139,7 +160,7 @@ class LivePhase:
                 closable.close()
         self._handle = self._probe = self._start_ticks = None
         self._children = {}
-        self.rss_mib = 0.0
+        self.rss_mib = self.reported_mib = 0.0
         self._curve_mib = 0.0
 
 

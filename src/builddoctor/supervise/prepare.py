@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import ninja
 
+from builddoctor.doctor.tmpdirs import NVCC_FILES_MIB
 from builddoctor.errors import (
     FolderNotWritableError,
     MemoryBudgetError,
@@ -31,14 +32,16 @@ from builddoctor.intercept.toolkit import find_toolkit
 from builddoctor.model.limits import MemoryReading
 from builddoctor.model.request import RunRequest
 from builddoctor.model.toolkit import Toolkit
-from builddoctor.policy.budget import LEAST_BUDGET_MIB, allowance, slots, window
+from builddoctor.policy.budget import LEAST_BUDGET_MIB, allowance, most_open, slots, window
 from builddoctor.sensors.cores import usable_cores
 from builddoctor.sensors.limits import MemorySensor
+from builddoctor.sensors.process_room import read_process_room
 from builddoctor.sensors.root import SystemRoot
+from builddoctor.sensors.storage import read_places
 from builddoctor.sensors.toolkits import candidates
 from builddoctor.supervise.folders import cache_folder
 from builddoctor.supervise.temporary import require_tmpdir
-from builddoctor.units import format_mib
+from builddoctor.units import format_mib, whole_number
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +62,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     cores: int
     slots: int
     """phases that may run at once"""
+    most_open: int
+    """units that may be begun and not ended, whatever jobs the user asked for"""
+    most_threads: int | None
+    """what ``--threads`` may be set to; None for any number"""
     knobs: knobs.KnobSettings
     reading: MemoryReading
     budget_mib: float
@@ -78,7 +85,8 @@ def prepare(request: RunRequest, env: Mapping[str, str], root: SystemRoot, senso
     fallback_folder = "" if shutil.which("ninja", path=env.get("PATH")) else ninja.BIN_DIR
     tools = _host_tools(env, fallback_folder, request.command)
     host = host_overlay(cache, tools)
-    settings = knobs.settle(env, window=window(cores, budget), cores=cores, ignore_caps=request.ignore_caps)
+    jobs = window(cores, budget, read_process_room(root))
+    settings = knobs.settle(env, window=jobs, cores=cores, ignore_caps=request.ignore_caps)
     return Prepared(
         toolkit=toolkit,
         toolkit_problem=problem,
@@ -91,10 +99,30 @@ def prepare(request: RunRequest, env: Mapping[str, str], root: SystemRoot, senso
         cores=cores,
         # What the user said is meant as it is.
         slots=request.cores or slots(cores),
+        most_open=most_open(
+            cores,
+            budget,
+            jobs,
+            temporary_mib=_temporary_mib(env, root),
+            unit_files_mib=NVCC_FILES_MIB * max(1, len(request.archs)),
+        ),
+        most_threads=settings.most_threads if toolkit is None or knows_threads(toolkit.version) else 1,
         knobs=settings,
         reading=reading,
         budget_mib=budget,
     )
+
+
+def _temporary_mib(env: Mapping[str, str], root: SystemRoot) -> float | None:
+    """What is left in TMPDIR; 0 where that is memory."""
+    place, *_ = read_places(root, env, ())
+    return 0.0 if place.in_memory else place.free_mib
+
+
+def knows_threads(version: str) -> bool:
+    """nvcc has ``--threads`` since 11.2. Where its version is unknown, it is taken to be old."""
+    numbers = [whole_number(part) for part in version.split(".")[:2]]
+    return len(numbers) == 2 and tuple(-1 if each is None else each for each in numbers) >= (11, 2)
 
 
 def _memory(sensor: MemorySensor) -> tuple[MemoryReading, float]:

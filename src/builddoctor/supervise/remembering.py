@@ -11,14 +11,15 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from builddoctor.history.store import History
+from builddoctor.history.store import History, Opened
 from builddoctor.model.past import FinishedPhase, FinishedUnit, Seen, UnitKey
 from builddoctor.model.phase import Outcome, Phase, Unit
 from builddoctor.policy.estimator import LearningEstimator
-from builddoctor.supervise.unit_keys import Toolchain, project_folder, unit_key
+from builddoctor.supervise.unit_keys import Projects, Toolchain, unit_key
 
 OPEN_WAIT_S = 2.0
 """Another build may be writing just when this one starts."""
@@ -29,8 +30,17 @@ READ_WAIT_S = 0.02
 GATHER_S = 2.0
 """Units that end within this time are written together."""
 
+WRITE_WAIT_S = 2.0
+"""One try to write waits this long for another build that writes; then it is tried again."""
+
 CLOSE_S = 10.0
 """The end of a build waits this long for the last writing."""
+
+MOST_KEPT = 20_000
+"""Units that wait for a file that another program holds."""
+
+OPEN_AGAIN_S = 10.0
+"""A file that was held when the build began is tried again for reading, this often."""
 
 
 class Remembering:
@@ -42,23 +52,34 @@ class Remembering:
         self.problem = ""
         """why this build has no history, or began a new one; for a person"""
         self._estimator = estimator
-        self._project = project_folder(cwd)
+        self._projects = Projects(cwd)
         self._tools = tools
+        self._path = path
         self._history: History | None = None
+        self._open_again_s = float("inf")
         self._writer: _Writer | None = None
         self._keys: dict[str, UnitKey] = {}
         self._learned: dict[str, list[FinishedPhase]] = {}
-        if path is not None:
-            opened = History.open(path, busy_s=OPEN_WAIT_S)
-            self._history, self.problem = opened.history, opened.problem
-            if self._history is not None:
-                self._history.wait_at_most(READ_WAIT_S)
-            if self._history is not None and self._history.writable:
-                self._writer = _Writer(path, gather_s)
+        if path is None:
+            return
+        opened = self._open(path, OPEN_WAIT_S)
+        self.problem = "" if opened.busy else opened.problem
+        if opened.busy or (opened.history is not None and opened.history.writable):
+            self._writer = _Writer(path, gather_s)
+
+    def _open(self, path: Path, busy_s: float) -> Opened:
+        opened = History.open(path, busy_s=busy_s)
+        self._history = opened.history
+        self._open_again_s = time.monotonic() + OPEN_AGAIN_S if opened.busy else float("inf")
+        if self._history is not None:
+            self._history.wait_at_most(READ_WAIT_S)
+        return opened
 
     def unit_began(self, unit: Unit, argv: Sequence[str], cwd: str) -> None:
         """Tell the estimator what the unit is and was."""
-        key = unit_key(unit, argv, cwd, self._project, self._tools)
+        if self._path is not None and time.monotonic() >= self._open_again_s:
+            self._open(self._path, READ_WAIT_S)
+        key = unit_key(unit, argv, cwd, self._projects.of(unit, cwd), self._tools)
         past = self._history.find(key) if self._history is not None and key is not None else None
         if key is not None:
             self._keys[unit.unit_id] = key
@@ -98,6 +119,7 @@ class _Writer:
         self._gather_s = gather_s
         self._units: queue.SimpleQueue[FinishedUnit | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._give_up_s = float("inf")
         self._problem = ""
 
     def take(self, unit: FinishedUnit) -> None:
@@ -118,11 +140,14 @@ class _Writer:
         """What went wrong; empty when all was written."""
         if self._thread is None:
             return self._problem
+        self._give_up_s = time.monotonic() + CLOSE_S
         self._units.put(None)
-        self._thread.join(CLOSE_S)
-        if self._thread.is_alive():
-            return f"the history {self._path} is held by another program: the last units are not in it"
-        return self._problem
+        # One try more than fits may be under way.
+        self._thread.join(CLOSE_S + WRITE_WAIT_S)
+        return self._held() if self._thread.is_alive() else self._problem
+
+    def _held(self) -> str:
+        return f"the history {self._path} is held by another program: the last units are not in it"
 
     def _run(self) -> None:
         try:
@@ -131,24 +156,43 @@ class _Writer:
             self._problem = f"the history {self._path} cannot be written: {error!r}"
 
     def _write(self) -> None:
-        opened = History.open(self._path)
-        history = opened.history
-        if history is None:
-            self._problem = opened.problem
-            return
+        """Until told to end. Units that could not be written, as another program held the file, are kept and tried
+        again with the next."""
+        history: History | None = None
+        kept: deque[FinishedUnit] = deque(maxlen=MOST_KEPT)
         try:
-            while batch := self._batch():
-                if not history.record(unit for unit in batch if unit is not None):
+            ending = False
+            while not ending or kept:
+                batch = self._batch(wait=not kept, ending=ending)
+                ending = ending or None in batch
+                kept.extend(unit for unit in batch if unit is not None)
+                if not kept:
+                    continue
+                if history is None:
+                    opened = History.open(self._path, busy_s=WRITE_WAIT_S)
+                    history = opened.history
+                    if history is None and not opened.busy:
+                        self._problem = opened.problem
+                        return
+                if history is not None and history.record(kept):
+                    kept.clear()
+                elif history is not None and not history.busy:
                     self._problem = history.problem or f"the history {self._path} cannot be written"
-                if None in batch or self._problem:
+                    return
+                if kept and time.monotonic() >= self._give_up_s:
+                    self._problem = self._held()
                     return
         finally:
-            history.close()
+            if history is not None:
+                history.close()
 
-    def _batch(self) -> list[FinishedUnit | None]:
-        batch = [self._units.get()]
+    def _batch(self, *, wait: bool, ending: bool) -> list[FinishedUnit | None]:
+        """What has come within a while. ``wait``: for the first, however long; after the end nothing comes."""
+        if ending:
+            return []
+        batch = [self._units.get()] if wait else []
         until_s = time.monotonic() + self._gather_s
-        while batch[-1] is not None:
+        while not batch or batch[-1] is not None:
             try:
                 batch.append(self._units.get(timeout=max(0.0, until_s - time.monotonic())))
             except queue.Empty:

@@ -6,8 +6,6 @@ Does *not* cover: the suspicion itself (``policy.crosscheck``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from builddoctor.model.limits import MemoryReading
 from builddoctor.policy.crosscheck import CrossCheck, CrossCheckRules, Ramp
 from builddoctor.sensors.root import Clock
@@ -33,6 +31,11 @@ class Rereading:
         self._next_s = float("-inf")
         self._proven = False
 
+    @property
+    def busy(self) -> bool:
+        """Some figures are between two second readings, and change with the time."""
+        return bool(self._ramps)
+
     def figure(self, phase_id: int, reported_mib: float) -> float:
         """What to count for this phase: the kernel's figure, or the second reading where that is more."""
         live = self._session.live[phase_id]
@@ -43,24 +46,24 @@ class Rereading:
         live.take(shown_mib)
         return shown_mib
 
-    def look(self, reported: Sequence[tuple[int, float]], ours_mib: float, reading: MemoryReading) -> None:
-        """After each sample. ``reported``: (phase_id, the kernel's figure) of the running phases."""
+    def look(self, ours_mib: float, reading: MemoryReading, *, running: bool) -> None:
+        """After each sample. ``ours_mib``: the sum of the running phases."""
         headroom_mib = min(
             (level.headroom_mib for level in reading.levels if level.kind in _COUNTED_BY_THE_KERNEL), default=0.0
         )
-        suspicious = self._check.suspicious(ours_mib=ours_mib, headroom_mib=headroom_mib, running=bool(reported))
+        suspicious = self._check.suspicious(ours_mib=ours_mib, headroom_mib=headroom_mib, running=running)
         now_s = self._clock()
         if not (suspicious or self._proven) or now_s < self._next_s:
             return
         self._next_s = now_s + self._rules.again_s
-        complete = self._read_again(reported, now_s)
+        complete = self._read_again(now_s)
         if complete and not self._proven:
             self._check.cleared(ours_mib=ours_mib, headroom_mib=headroom_mib)
 
-    def _read_again(self, reported: Sequence[tuple[int, float]], now_s: float) -> bool:
+    def _read_again(self, now_s: float) -> bool:
         """Read those that seem to hold nothing, longest unread first; False when time ran out."""
-        tools = [(phase_id, self._session.live[phase_id].tool_pid, size_mib) for phase_id, size_mib in reported]
-        keys = {(phase_id, pid): size_mib for phase_id, pid, size_mib in tools if pid is not None}
+        running = [(phase_id, live) for phase_id, live in self._session.live.items() if live.admitted_at_s is not None]
+        keys = {(phase_id, pid): live.reported_mib for phase_id, live in running if (pid := live.tool_pid) is not None}
         self._ramps = {key: ramp for key, ramp in self._ramps.items() if key in keys}
         self._read_s = {key: read_s for key, read_s in self._read_s.items() if key in keys}
         doubtful = [key for key, size_mib in keys.items() if size_mib < self._rules.near_zero_mib or key in self._ramps]

@@ -2,7 +2,7 @@
 
 Covers: the period (by headroom and measured growth), the order of reads, syncing the trace.
 Does *not* cover: what follows from it (``policy.governor``), or what headroom alone does not show
-(``supervise.rereading``, ``supervise.thrashing``).
+(``supervise.rereading``, ``supervise.thrashing``, ``supervise.pausing``).
 
 Period: headroom / (4 x fastest growth seen), between 50 ms and 1 s; before anything was seen, memory is taken to fill
 at 6000 MiB/s, as earlyoom and nohang do.
@@ -19,8 +19,10 @@ from builddoctor.policy.rules import Rules
 from builddoctor.policy.thrash import ThrashState
 from builddoctor.sensors.limits import MemorySensor
 from builddoctor.sensors.root import Clock
+from builddoctor.supervise.pausing import WATCHING_S, Pausing
 from builddoctor.supervise.rereading import Rereading
 from builddoctor.supervise.session import Session
+from builddoctor.supervise.sharing import Sharing
 from builddoctor.supervise.thrashing import Thrashing
 from builddoctor.trace import records
 
@@ -29,6 +31,11 @@ UNMEASURED_FILL_MIB_S = 6000.0
 MEASURED_AFTER = 20
 SYNC_EVERY_S = 1.0
 TICK_EVERY_S = 1.0
+TIGHT_SHARE = 0.15
+"""With less of the tightest limit left, resting phases are looked at each time too: they may be ended any moment."""
+
+STALE_S = 1.5
+"""Who has not looked for this long was stopped, or starved: nothing is decided on what was seen before."""
 
 
 class Sampler:
@@ -42,16 +49,25 @@ class Sampler:
         clock: Clock,
         reading: MemoryReading,
         rules: Rules,
+        sharing: Sharing | None = None,
     ) -> None:
         self.reading = reading
         self.total_mib = 0.0
         self._session = session
         self._sensor = sensor
         self._clock = clock
+        self._pace = rules.pace
+        self._rest_s = rules.rest_s
         self._rereading = Rereading(session, rules.crosscheck, clock=clock)
         self._thrashing = Thrashing(session, rules.thrash, clock=clock)
+        self._sharing = sharing or Sharing(session, None, slots=1, root=session.root, clock=clock)
+        self.pausing = Pausing(session, clock=clock)
+        self._looked_s: float | None = None
+        session.catch_up = self._catch_up
         self._fastest_mib_s = 0.0
         self._samples = 0
+        self._running = 0
+        self._tight = False
         self._last: tuple[float, float] | None = None
         self._next_tick_s = 0.0
         self._next_sync_s = 0.0
@@ -62,68 +78,102 @@ class Sampler:
     async def run(self) -> None:
         """Sample for ever."""
         while True:
-            try:
-                self.sample()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the build must not go on unwatched
-                self._blind(error)
+            self._look()
             self._keep_trace()
-            await asyncio.sleep(self.period_s())
+            await asyncio.sleep(self.period_s() / self._pace)
+
+    def _look(self) -> None:
+        self._looked_s = self._clock()
+        try:
+            self.sample()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the build must not go on unwatched
+            self._blind(error)
+
+    def _catch_up(self) -> None:
+        """Before anything is decided."""
+        if self._looked_s is not None and self._clock() - self._looked_s > STALE_S:
+            self._look()
 
     def _blind(self, error: Exception) -> None:
         """Memory could not be looked at: nothing new starts beside what runs, until it can."""
         if not self._told_blind:
             self._told_blind = True
             self._session.tell(f"memory cannot be watched ({error!r}): phases run one at a time now", warning=True)
+        self.pausing.release()
         everything = float("inf")
         self._session.decide(Sampled(rss_mib=(), headroom_mib=everything, budget_mib=0.0, reserve_mib=0.0))
 
     def sample(self) -> None:
-        """One look: memory of every running phase, then the limits, then the governor's turn."""
+        """One look: memory of the running phases, then the limits, then the governor's turn."""
         session = self._session
-        reported: list[tuple[int, float]] = []
-        rss: list[tuple[int, float]] = []
-        total_mib = 0.0
-        for phase_id, live in session.live.items():
-            if live.admitted_at_s is None:
-                continue
-            reported_mib = live.sample(session.root, session.processes, session.page_bytes)
-            held_mib = self._rereading.figure(phase_id, reported_mib)
-            reported.append((phase_id, reported_mib))
-            rss.append((phase_id, held_mib))
-            total_mib += held_mib
-            if live.curve_moved():
-                session.trace.write(
-                    records.PhaseCurve(at_s=session.at_s(), phase_id=phase_id, rss_mib=round(held_mib, 1))
-                )
-        self._measure(total_mib, busy=bool(rss))
-        self.total_mib = total_mib
-        self.reading = self._sensor.read(total_mib + OPEN_UNIT_MIB * len(session.units.open))
-        session.accounts.peak_mib = max(session.accounts.peak_mib, total_mib)
-        self._rereading.look(reported, total_mib, self.reading)
+        looked = self._look_at_phases(everyone=self._tight or self._rereading.busy)
+        if not self._tight and self._is_tight():
+            looked = self._look_at_phases(everyone=True)
+        self._tight = self._is_tight()
+        self._measure(self.total_mib, busy=self._running > 0)
+        session.accounts.peak_mib = max(session.accounts.peak_mib, self.total_mib)
+        self._rereading.look(self.total_mib, self.reading, running=self._running > 0)
         killed = session.accounts.killed
-        session.decide(self._sampled(rss, total_mib))
+        sampled = self._sampled(looked)
+        session.decide(sampled)
+        self._sharing.looked(sampled)
+        self.pausing.looked(sampled)
         if session.accounts.killed > killed:
             # A pressure edge: what led to it must survive whatever comes next.
             self._next_sync_s = 0.0
 
-    def _sampled(self, rss: list[tuple[int, float]], total_mib: float) -> Sampled:
+    def _look_at_phases(self, *, everyone: bool) -> list[tuple[int, float]]:
+        """The figures of those that were looked at, all but the resting ones; then the sum of all, and the limits."""
+        session, now_s = self._session, self._clock()
+        looked: list[tuple[int, float]] = []
+        curves: list[records.PhaseCurve] = []
+        running, total_mib = 0, 0.0
+        for phase_id, live in session.live.items():
+            if live.admitted_at_s is None:
+                continue
+            running += 1
+            if everyone or now_s >= live.look_again_s:
+                reported_mib = live.sample(session.root, session.processes, session.page_bytes)
+                looked.append((phase_id, self._rereading.figure(phase_id, reported_mib)))
+                live.looked(now_s, rest_s=self._rest_s)
+                if live.curve_moved():
+                    curves.append(
+                        records.PhaseCurve(at_s=session.at_s(), phase_id=phase_id, rss_mib=round(live.rss_mib, 1))
+                    )
+            total_mib += live.rss_mib
+        session.trace.write(*curves)
+        self._running, self.total_mib = running, total_mib
+        open_mib = OPEN_UNIT_MIB * len(session.units.open)
+        self.reading = self._sensor.read(total_mib + open_mib + self.pausing.ungated_mib)
+        return looked
+
+    def _is_tight(self) -> bool:
+        tightest = self.reading.tightest
+        return tightest.headroom_mib < TIGHT_SHARE * tightest.limit_mib
+
+    def _sampled(self, looked: list[tuple[int, float]]) -> Sampled:
         """What the governor is told: the tightest level as it is, or as it must be taken to be."""
-        session, tightest = self._session, self.reading.tightest
+        session, tightest, total_mib = self._session, self.reading.tightest, self.total_mib
         allowed = allowance(self.reading, total_mib)
         state = self._thrashing.look(
-            headroom_share=tightest.headroom_mib / max(tightest.limit_mib, 1.0), running=len(rss)
+            headroom_share=tightest.headroom_mib / max(tightest.limit_mib, 1.0), running=self._running
         )
         headroom_mib, budget = allowed.kill_headroom_mib, allowed.budget_mib
+        kept_mib = self.pausing.look(self.reading, allowed, phases_mib=total_mib)
         if state is ThrashState.ACT:
             headroom_mib = min(0.0, headroom_mib)
             budget = budget_mib(headroom_mib, total_mib, allowed.reserve_mib)
+        budget = max(0.0, budget - kept_mib)
         suspects = [(phase_id, session.live[phase_id]) for phase_id in session.governor.suspects & session.live.keys()]
         cpu_s = [(phase_id, live.cpu_s(session.processes)) for phase_id, live in suspects]
         return Sampled(
-            rss_mib=tuple(rss),
+            rss_mib=tuple(looked),
             headroom_mib=headroom_mib,
             budget_mib=min(budget, total_mib) if state is ThrashState.HOLD else budget,
             reserve_mib=allowed.reserve_mib,
+            share_mib=min(
+                self._sharing.look(self.reading, total_mib, own_budget_mib=budget), self.pausing.share_mib(budget)
+            ),
             cpu_s=tuple((phase_id, seconds) for phase_id, seconds in cpu_s if seconds is not None),
             reason=self._thrashing.reason if state is ThrashState.ACT else "",
         )
@@ -131,7 +181,9 @@ class Sampler:
     def period_s(self) -> float:
         """How long until the next look."""
         fill = UNMEASURED_FILL_MIB_S if self._samples < MEASURED_AFTER else max(2 * self._fastest_mib_s, 500.0)
-        return min(LONGEST_S, max(SHORTEST_S, self.reading.tightest.headroom_mib / (4 * fill)))
+        longest_s = WATCHING_S if self.pausing.watching else LONGEST_S
+        period_s = min(longest_s, max(SHORTEST_S, self.reading.tightest.headroom_mib / (4 * fill)))
+        return min(period_s, self._sharing.period_s)
 
     def _measure(self, total_mib: float, *, busy: bool) -> None:
         now_s = self._clock()
@@ -153,7 +205,8 @@ class Sampler:
                     ours_mib=round(self.total_mib, 1),
                     running=session.governor.running,
                     waiting=session.governor.waiting,
-                    open_units=len(session.units.open),
+                    open_units=len(session.units.open) - len(session.holding),
+                    held_units=len(session.holding),
                     oom_kills=session.evidence.total(),
                 )
             )

@@ -101,7 +101,7 @@ class Screen:
             title=self._title,
             elapsed_s=session.at_s(),
             units_done=accounts.units_done,
-            units_open=accounts.units - accounts.units_done,
+            units_open=accounts.units - accounts.units_done - len(session.holding),
             units_total=max(planned, accounts.units) if planned else None,
             phases_done=accounts.phases_done,
             requeued=accounts.requeued,

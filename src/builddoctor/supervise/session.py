@@ -17,13 +17,14 @@ from builddoctor.intercept.protocol import Asked, Connection, Ended, Message, Re
 from builddoctor.model.board import EventRow
 from builddoctor.model.evidence import KillCause
 from builddoctor.model.phase import Outcome, Phase, Unit
-from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, Requeue, SetThreads, Warn
+from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, OpenUnit, Requeue, Warn
 from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, UnitEnded, UnitRegistered
 from builddoctor.policy.governor import Governor
 from builddoctor.policy.kill_cause import describe as describe_cause
 from builddoctor.sensors.process import Processes
 from builddoctor.sensors.root import Clock, SystemRoot
 from builddoctor.supervise.accounts import Accounts
+from builddoctor.supervise.holding import Holding
 from builddoctor.supervise.kill_evidence import KillEvidence
 from builddoctor.supervise.phases import LivePhase, describe, was_killed
 from builddoctor.supervise.remembering import Remembering
@@ -55,6 +56,7 @@ class Session:
         clock: Clock,
         answer_front: FrontAnswer,
         remembering: Remembering | None = None,
+        holds_units: bool = False,
     ) -> None:
         self.governor = governor
         self.trace = trace
@@ -71,14 +73,17 @@ class Session:
             ended=self._unit_ended,
             called=remembering.unit_began if remembering is not None else lambda *_: None,
         )
+        self.holding = Holding(clock)
         self.verdict: GiveUp | None = None
         self.given_up: LivePhase | None = None
         self.held: Hold | None = None
         self.events: deque[EventRow] = deque(maxlen=EVENTS_SHOWN)
         self.on_event: Callable[[EventRow], None] = lambda _: None
+        self.as_seen: Callable[[LivePhase, PhaseEnded], PhaseEnded] = lambda _, ended: ended
+        self.catch_up: Callable[[], None] = lambda: None
         self._clock = clock
         self._answer_front = answer_front
-        self._threads_cap: dict[str, int] = {}
+        self._holds_units = holds_units
         self._last_phase_id = 0
 
     def at_s(self) -> float:
@@ -96,31 +101,37 @@ class Session:
         """Hand an event to the governor and carry out what it wants."""
         if isinstance(event, Sampled):
             self.evidence.looked(headroom_mib=event.headroom_mib, reserve_mib=event.reserve_mib)
+        else:
+            self.catch_up()
         for action in self.governor.handle(event, self._clock()):
-            self._carry_out(action)
+            self.carry_out(action)
         self.accounts.jobs_changed(self.governor.running, self._clock())
 
     async def converse(self, connection: Connection) -> None:
         """Serve one gate until it is gone."""
         message = await connection.receive()
         if isinstance(message, Asked):
-            await self._phase(connection, message)
+            live = self.take_up(message, trusted=connection.peer_pid == message.gate_pid)
+            # A thousand gates may wait, each with its command line.
+            del message
+            await self._phase(connection, live)
         elif isinstance(message, Registered):
             self.accounts.gate_ended(cpu_s=message.gate_cpu_s, peak_kib=message.gate_peak_kib)
             if message.role == "unit":
                 unit = self.units.register_nvcc(message.pid, message.argv, message.cwd)
-                connection.send("go", unit.unit_id, str(self._threads_cap.pop(unit.unit_id, 0)))
+                threads = await self.holding.threads(unit.unit_id)
+                connection.send("go", unit.unit_id, str(threads))
             else:
                 arguments, settings = await self._answer_front(message)
                 connection.send("go", str(len(arguments)), *arguments, *(f"{k}={v}" for k, v in settings.items()))
 
     # -- phases ------------------------------------------------------------------------------------------
 
-    async def _phase(self, connection: Connection, asked: Asked) -> None:
+    async def _phase(self, connection: Connection, live: LivePhase) -> None:
         began = time.thread_time()
-        live = self.announce(asked, trusted=connection.peer_pid == asked.gate_pid)
-        self.accounts.answer_s += time.thread_time() - began
         try:
+            self.announce(live)
+            self.accounts.answer_s += time.thread_time() - began
             await self._see_through(connection, live)
         finally:
             if self.live.pop(live.phase.phase_id, None) is not None:
@@ -132,9 +143,10 @@ class Session:
                 self._finish(live, ended, None)
                 self.decide(ended)
             live.tool_gone()
+            self.units.leave(live.phase.unit_id)
 
-    def announce(self, asked: Asked, *, trusted: bool) -> LivePhase:
-        """Take up a phase that asks."""
+    def take_up(self, asked: Asked, *, trusted: bool) -> LivePhase:
+        """A phase as its gate tells it, in its unit; ``trusted``: the kernel vouches for the gate's pid."""
         uncaught = self.units.uncaught
         unit_id = self.units.of(asked)
         if self.units.uncaught != uncaught:
@@ -157,28 +169,18 @@ class Session:
             redoable=asked.redoable,
         )
         live = LivePhase(phase, gate_pid=asked.gate_pid, trusted=trusted, asked_at_s=self._clock())
+        live.argv_digest = hashlib.sha256("\0".join(asked.argv).encode(errors="replace")).hexdigest()[:16]
+        self.units.enter(unit_id)
+        return live
+
+    def announce(self, live: LivePhase) -> None:
+        """It asks the governor."""
+        phase = live.phase
         self.live[phase.phase_id] = live
         self.accounts.phases += 1
-        estimate = self.governor.estimate(phase)
-        live.estimate = estimate
-        self.trace.write(
-            records.PhaseQueued(
-                at_s=self.at_s(),
-                phase_id=phase.phase_id,
-                unit_id=unit_id,
-                kind=phase.kind.value,
-                tool=phase.tool,
-                source=phase.source,
-                arch=phase.arch,
-                input_mib=round(phase.input_mib, 3),
-                argv_digest=hashlib.sha256("\0".join(asked.argv).encode(errors="replace")).hexdigest()[:16],
-                estimate_mib=round(estimate.peak_mib, 1),
-                reserve_mib=round(estimate.reserve_mib, 1),
-                estimate_source=estimate.source,
-            )
-        )
+        live.estimate = self.governor.estimate(phase)
+        self.trace.write(records.phase_queued(self.at_s(), phase, live.estimate, live.argv_digest))
         self.decide(PhaseAsked(phase=phase))
-        return live
 
     async def _see_through(self, connection: Connection, live: LivePhase) -> None:
         """Grant, start, end; and again as often as the governor wants."""
@@ -222,7 +224,7 @@ class Session:
 
     def _ended(self, live: LivePhase, message: Ended) -> None:
         self.accounts.cpu_s += message.cpu_s
-        live.peak_mib = max(live.peak_mib, message.peak_kib / 1024)
+        live.peak_mib = max(live.peak_mib, self.root.high_water_mib(message.peak_kib))
         self.accounts.peak_mib = max(self.accounts.peak_mib, live.peak_mib)
         live.tool_gone()
         started_s = live.admitted_at_s if live.admitted_at_s is not None else self._clock()
@@ -241,7 +243,7 @@ class Session:
         if ended.outcome in (Outcome.OK, Outcome.FAILED):
             self._gate_done(live, message)
             self.accounts.phases_done += 1
-        self.decide(ended)
+        self.decide(self.as_seen(live, ended))
         if live.phase.phase_id not in self.live and ended.outcome not in (Outcome.OK, Outcome.FAILED):
             self._gate_done(live, message)
 
@@ -290,23 +292,17 @@ class Session:
 
     # -- units -------------------------------------------------------------------------------------------
 
-    def _unit_began(self, unit: Unit, digest: str) -> None:
+    def _unit_began(self, unit: Unit, digest: str, at_gate: bool) -> None:
         self.accounts.units += unit.counted
-        self.trace.write(
-            records.UnitBegan(
-                at_s=self.at_s(),
-                unit_id=unit.unit_id,
-                source=unit.source,
-                output=unit.output,
-                archs=list(unit.archs),
-                threads=unit.threads,
-                counted=unit.counted,
-                argv_digest=digest,
-            )
-        )
-        self.decide(UnitRegistered(unit=unit))
+        # Questions, links and what configure steps try out are never held.
+        held = at_gate and unit.counted and self._holds_units
+        if held:
+            self.holding.hold(unit.unit_id)
+        self.trace.write(records.unit_began(self.at_s(), unit, digest))
+        self.decide(UnitRegistered(unit=unit, held=held))
 
     def _unit_ended(self, unit: Unit) -> None:
+        self.holding.forget(unit.unit_id)
         self.accounts.units_done += unit.counted
         self.trace.write(records.UnitDone(at_s=self.at_s(), unit_id=unit.unit_id))
         if self.remembering is not None:
@@ -315,7 +311,8 @@ class Session:
 
     # -- the governor's wishes -----------------------------------------------------------------------------
 
-    def _carry_out(self, action: Action) -> None:
+    def carry_out(self, action: Action) -> None:
+        """Do it."""
         if isinstance(action, Admit):
             self._admit(action)
         elif isinstance(action, Hold):
@@ -333,8 +330,9 @@ class Session:
             self._requeue(action)
         elif isinstance(action, GiveUp):
             self._give_up(action)
-        elif isinstance(action, SetThreads):
-            self._threads_cap[action.unit_id] = action.threads
+        elif isinstance(action, OpenUnit):
+            if (waited_s := self.holding.open(action.unit_id, action.threads)) is not None:
+                self.trace.write(records.unit_opened(self.at_s(), action.unit_id, action.threads, waited_s))
         elif isinstance(action, Warn):
             self.tell(action.text, warning=True)
 

@@ -22,13 +22,16 @@ MOST_ANCESTORS = 5
 
 
 class Units:
-    """All units by id. ``began`` and ``ended`` are called once for each; before, ``called`` with its arguments."""
+    """All units by id. ``began`` and ``ended`` are called once for each; before, ``called`` with its arguments.
+
+    ``began``: the unit, a digest of its arguments, and whether it waits at its gate for an answer.
+    """
 
     def __init__(
         self,
         processes: Processes,
         *,
-        began: Callable[[Unit, str], None],
+        began: Callable[[Unit, str, bool], None],
         ended: Callable[[Unit], None],
         called: Callable[[Unit, Sequence[str], str], None] = lambda *_: None,
     ) -> None:
@@ -38,6 +41,8 @@ class Units:
         self._called = called
         self.open: dict[str, Unit] = {}
         self._pidfds: dict[str, int] = {}
+        self._phases: dict[str, int] = {}
+        """of each unit, those whose end has not been dealt with"""
         self._counter = 0
         self.uncaught = ""
         """an nvcc that was called past its gate, by its own path"""
@@ -46,7 +51,7 @@ class Units:
         """An nvcc gate is about to become nvcc, under its own pid."""
         self._counter += 1
         unit = nvcc_unit(f"u{self._counter}", argv, cwd)
-        self._open(unit, pid, argv, cwd)
+        self._open(unit, pid, argv, cwd, at_gate=True)
         return unit
 
     def of(self, asked: Asked) -> str:
@@ -65,7 +70,23 @@ class Units:
             self._open(read(unit_id, argv[1:], asked.cwd), pid, argv, asked.cwd)
         return unit_id
 
+    def enter(self, unit_id: str) -> None:
+        """A phase of the unit is taken up."""
+        if unit_id in self.open:
+            self._phases[unit_id] = self._phases.get(unit_id, 0) + 1
+
+    def leave(self, unit_id: str) -> None:
+        """A phase of the unit is over, and all has been made of it. The unit ends, if its driver has ended before."""
+        if unit_id not in self._phases:
+            return
+        self._phases[unit_id] -= 1
+        if not self._phases[unit_id]:
+            del self._phases[unit_id]
+            if unit_id not in self._pidfds:
+                self._finish(unit_id)
+
     def close(self) -> None:
+        self._phases.clear()
         for unit_id in list(self.open):
             self._end(unit_id)
 
@@ -84,10 +105,10 @@ class Units:
             pid = self._processes.parent(pid)
         return first
 
-    def _open(self, unit: Unit, pid: int, argv: Sequence[str], cwd: str) -> None:
+    def _open(self, unit: Unit, pid: int, argv: Sequence[str], cwd: str, *, at_gate: bool = False) -> None:
         self.open[unit.unit_id] = unit
         self._called(unit, argv, cwd)
-        self._began(unit, hashlib.sha256("\0".join(argv).encode(errors="replace")).hexdigest()[:16])
+        self._began(unit, hashlib.sha256("\0".join(argv).encode(errors="replace")).hexdigest()[:16], at_gate)
         try:
             pidfd = os.pidfd_open(pid)
         except OSError:
@@ -97,10 +118,15 @@ class Units:
         asyncio.get_running_loop().add_reader(pidfd, self._end, unit.unit_id)
 
     def _end(self, unit_id: str) -> None:
-        unit = self.open.pop(unit_id, None)
+        """The driver has ended. That is often known before its last phase's gate was heard, which ended earlier."""
         pidfd = self._pidfds.pop(unit_id, None)
         if pidfd is not None:
             asyncio.get_running_loop().remove_reader(pidfd)
             os.close(pidfd)
+        if unit_id not in self._phases:
+            self._finish(unit_id)
+
+    def _finish(self, unit_id: str) -> None:
+        unit = self.open.pop(unit_id, None)
         if unit is not None:
             self._ended(unit)

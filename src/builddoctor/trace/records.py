@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
+from builddoctor.model.phase import Estimate, Phase, Unit
 from builddoctor.model.summary import Summary
 
 TRACE_SCHEMA = 1
@@ -57,6 +58,15 @@ class UnitBegan(Record, frozen=True, kw_only=True, tag="unit"):
     threads: int = 1
     counted: bool = True
     argv_digest: str = ""
+
+
+class UnitOpened(Record, frozen=True, kw_only=True, tag="unit-open"):
+    """A unit that was held at its nvcc gate, since its ``unit`` record, became nvcc."""
+
+    unit_id: str
+    waited_s: float
+    threads: int = 0
+    """nvcc's ``--threads`` as it was set; 0: as the build gave it"""
 
 
 class UnitDone(Record, frozen=True, kw_only=True, tag="unit-end"):
@@ -122,6 +132,25 @@ class Killed(Record, frozen=True, kw_only=True, tag="kill"):
     reason: str
 
 
+class Paused(Record, frozen=True, kw_only=True, tag="pause"):
+    """A process of the build that no gate asked for was stopped for a while."""
+
+    pid: int
+    name: str
+    rss_mib: float
+    free_mib: float
+    """for all such processes that were growing"""
+
+
+class Continued(Record, frozen=True, kw_only=True, tag="continue"):
+    """It goes on."""
+
+    pid: int
+    name: str
+    stopped_s: float
+    reason: str
+
+
 class GaveUp(Record, frozen=True, kw_only=True, tag="give-up"):
     phase_id: int
     verdict: str
@@ -138,6 +167,8 @@ class TickRecord(Record, frozen=True, kw_only=True, tag="tick"):
     running: int
     waiting: int
     open_units: int
+    held_units: int = 0
+    """units that wait at their nvcc gate: not among the open ones"""
     oom_kills: int | None = None
 
 
@@ -157,6 +188,7 @@ class End(Record, frozen=True, kw_only=True, tag="summary"):
 AnyRecord = (
     Header
     | UnitBegan
+    | UnitOpened
     | UnitDone
     | PhaseQueued
     | PhaseAdmitted
@@ -165,8 +197,47 @@ AnyRecord = (
     | PhaseFinished
     | Requeued
     | Killed
+    | Paused
+    | Continued
     | GaveUp
     | TickRecord
     | Note
     | End
 )
+
+
+def unit_began(at_s: float, unit: Unit, digest: str) -> UnitBegan:
+    """The record of a unit that began."""
+    return UnitBegan(
+        at_s=at_s,
+        unit_id=unit.unit_id,
+        source=unit.source,
+        output=unit.output,
+        archs=list(unit.archs),
+        threads=unit.threads,
+        counted=unit.counted,
+        argv_digest=digest,
+    )
+
+
+def phase_queued(at_s: float, phase: Phase, estimate: Estimate, digest: str) -> PhaseQueued:
+    """The record of a phase that asks."""
+    return PhaseQueued(
+        at_s=at_s,
+        phase_id=phase.phase_id,
+        unit_id=phase.unit_id,
+        kind=phase.kind.value,
+        tool=phase.tool,
+        source=phase.source,
+        arch=phase.arch,
+        input_mib=round(phase.input_mib, 3),
+        argv_digest=digest,
+        estimate_mib=round(estimate.peak_mib, 1),
+        reserve_mib=round(estimate.reserve_mib, 1),
+        estimate_source=estimate.source,
+    )
+
+
+def unit_opened(at_s: float, unit_id: str, threads: int, waited_s: float) -> UnitOpened:
+    """The record of a unit that was held and is open now."""
+    return UnitOpened(at_s=at_s, unit_id=unit_id, threads=threads, waited_s=round(waited_s, 3))

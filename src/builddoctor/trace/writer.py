@@ -1,7 +1,7 @@
 """Append records to a trace file.
 
-Each record is one ``write`` to a file opened with O_APPEND, so what was written survives the death of this process;
-``sync`` (to be called at least every two seconds and at pressure edges) makes it survive the machine's.
+A record is in the file, opened with O_APPEND, when ``write`` returns: it survives the death of this process. ``sync``
+(to be called at least every two seconds and at pressure edges) makes it survive the machine's.
 A full disk never stops a build: records are dropped, counted, and writing goes on when there is room again. A line that
 was torn by it is closed first, so that later records stay readable.
 """
@@ -40,23 +40,23 @@ class TraceWriter:
                 hint="name a file in a folder that you may write: `--trace /some/folder/build.jsonl`",
             ) from error
 
-    def write(self, record: Record) -> None:
-        """Append one record; never raises for a full or failing disk."""
-        if self._fd is None:
+    def write(self, *records: Record) -> None:
+        """Append records, all in one go; never raises for a full or failing disk."""
+        if self._fd is None or not records:
             return
-        line = self._encode(record) + b"\n"
+        lines = b"".join(self._encode(record) + b"\n" for record in records)
         if self._torn:
-            line = b"\n" + line
+            lines = b"\n" + lines
         try:
-            written = os.write(self._fd, line)
+            written = os.write(self._fd, lines)
         except OSError as error:
-            self.dropped += 1
+            self.dropped += len(records)
             self.problem = error.strerror or str(error)
             return
         self._dirty = True
-        self._torn = written < len(line)
+        self._torn = written < len(lines)
         if self._torn:
-            self.dropped += 1
+            self.dropped += lines[written:].count(b"\n")
             self.problem = "No space left on device"
         else:
             self.problem = ""

@@ -1,0 +1,137 @@
+"""Rows of the history file: to and from the shapes of ``model.past``.
+
+What no build of ours wrote (a newer version, a damaged or edited file) hides no other row: it is read as what it says,
+or as nothing, and written over by the next build that has the unit. Does *not* cover: the file (``history.store``).
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from builddoctor.history.schema import COLUMNS, EXACTLY
+from builddoctor.model.past import FinishedPhase, FinishedUnit, PastPhase, Seen, UnitKey
+from builddoctor.model.phase import PhaseKind
+
+LARGEST_MIB = 1e9
+LONGEST_S = 1e6
+"""What is larger was not measured: a pebibyte, eleven days."""
+
+KEPT_BUILDS = 8
+"""Builds whose figures are kept of each phase."""
+
+MOST_SEEN = 64
+"""Figures kept of one phase, however often it ran in one build."""
+
+MOST_BUILDS = 1_000_000
+
+
+def values(key: UnitKey) -> tuple[str, ...]:
+    return (
+        key.project,
+        key.place,
+        key.output,
+        key.options,
+        key.nvcc,
+        key.host_compiler,
+        key.host_arch,
+        ",".join(key.archs),
+    )
+
+
+def key(row: Sequence[Any]) -> UnitKey:
+    project, place, output, options, nvcc, host_compiler, host_arch, archs = map(str, row[1:9])
+    return UnitKey(
+        project=project,
+        place=place,
+        output=output,
+        options=options,
+        nvcc=nvcc,
+        host_compiler=host_compiler,
+        host_arch=host_arch,
+        archs=tuple(filter(None, archs.split(","))),
+    )
+
+
+def past_phase(row: Sequence[Any]) -> PastPhase | None:
+    """One row; None for one that a newer version wrote, or that makes no sense."""
+    kind, arch, tool, builds, seen, updated_at = row
+    try:
+        past = PastPhase(
+            kind=PhaseKind(kind),
+            arch=str(arch),
+            tool=str(tool),
+            builds=_count(builds),
+            seen=seen_of(str(seen)),
+            updated_at=time_of(updated_at),
+        )
+    except (ValueError, msgspec.MsgspecError):
+        return None
+    return past if past.seen else None
+
+
+def time_of(value: object) -> float:
+    """Seconds since 1970; 0 for what is no time."""
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
+
+
+def _count(value: object) -> int:
+    """Builds that a phase was seen in; 1 for what is no count."""
+    return value if isinstance(value, int) and 0 < value <= MOST_BUILDS else 1
+
+
+def seen_of(text: str) -> tuple[Seen, ...]:
+    rows = msgspec.json.decode(text, type=list[tuple[float, float, float]])
+    return tuple(
+        Seen(input_mib=input_mib, peak_mib=peak_mib, wall_s=wall_s)
+        for input_mib, peak_mib, wall_s in rows
+        # A damaged or edited file: figures that no compiler has.
+        if 0 <= input_mib <= LARGEST_MIB and 0 < peak_mib <= LARGEST_MIB and 0 <= wall_s <= LONGEST_S
+    )
+
+
+def record(db: sqlite3.Connection, unit: FinishedUnit) -> None:
+    marks = ", ".join("?" * 9)
+    db.execute(
+        f"INSERT INTO units ({COLUMNS}, updated_at) VALUES ({marks}) "  # noqa: S608
+        f"ON CONFLICT ({COLUMNS}) DO UPDATE SET updated_at = excluded.updated_at",
+        (*values(unit.key), unit.ended_at),
+    )
+    (unit_id,) = db.execute(f"SELECT id FROM units WHERE {EXACTLY}", values(unit.key)).fetchone()  # noqa: S608
+    grouped: dict[tuple[str, str, str], list[FinishedPhase]] = {}
+    for phase in unit.phases:
+        grouped.setdefault((phase.kind.value, phase.arch, phase.tool), []).append(phase)
+    for place, phases in grouped.items():
+        _record_phases(db, unit_id, place, phases, unit.ended_at)
+
+
+def _record_phases(
+    db: sqlite3.Connection,
+    unit_id: int,
+    place: tuple[str, str, str],
+    phases: Sequence[FinishedPhase],
+    ended_at: float,
+) -> None:
+    known = db.execute(
+        "SELECT builds, seen FROM phases WHERE unit = ? AND kind = ? AND arch = ? AND tool = ?", (unit_id, *place)
+    ).fetchone()
+    builds, seen = (1, []) if known is None else (_count(known[0]) + 1, _seen_or_nothing(known[1]))
+    seen += [
+        (round(each.seen.input_mib, 6), round(each.seen.peak_mib, 2), round(each.seen.wall_s, 3)) for each in phases
+    ]
+    seen = seen[-min(MOST_SEEN, KEPT_BUILDS * len(phases)) :]
+    db.execute(
+        "INSERT OR REPLACE INTO phases (unit, kind, arch, tool, builds, seen, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (unit_id, *place, builds, msgspec.json.encode(seen).decode(), ended_at),
+    )
+
+
+def _seen_or_nothing(text: object) -> list[tuple[float, float, float]]:
+    try:
+        return [(each.input_mib, each.peak_mib, each.wall_s) for each in seen_of(str(text))]
+    except (ValueError, msgspec.MsgspecError):
+        return []

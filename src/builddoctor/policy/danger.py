@@ -1,0 +1,110 @@
+"""Looks at memory while phases run: which of them has to end before the kernel ends one. Pure.
+
+Covers: growth against headroom, the choice of a victim, runaways, and a limit that nobody enforces.
+Does *not* cover: what becomes of a phase that was ended (``policy.governor``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from builddoctor.policy.actions import Action, Kill, Warn
+from builddoctor.policy.events import Sampled
+from builddoctor.policy.runaway import RunawayWatch
+from builddoctor.policy.running import Running
+from builddoctor.policy.victims import Candidate, choose
+
+KILL_LATENCY_S = 0.5
+"""From deciding a kill to memory coming back: sampling, signal, about 80 ms per GiB to free."""
+
+DANGER_SHARE = 0.3
+"""Below this share of the reserve, headroom is no longer left to chance."""
+
+LEAST_WORTH_MIB = 32.0
+"""Ending a phase that holds less would lose its work for no memory: somebody else has it."""
+
+FAR_BEYOND = 3.0
+"""A phase that holds this many times its bound is the one to end, however old: the younger have done nothing."""
+
+
+class Danger:
+    """Watches over ``running``, which is the governor's own and changes between looks."""
+
+    def __init__(self, running: Mapping[int, Running], runaways: RunawayWatch) -> None:
+        self._running = running
+        self._runaways = runaways
+        self._said_overdrawn = False
+
+    def look(self, event: Sampled, now_s: float) -> list[Action]:
+        """Take in what each phase holds; say what must end now. At most one phase at a time."""
+        self._take_in(event, now_s)
+        overdrawn = self._overdrawn(event)
+        if any(run.killed for run in self._running.values()):
+            # Memory must fall before the next kill is considered.
+            return overdrawn
+        if runaway := self._end_runaway():
+            return runaway
+        growing = [run for run in self._running.values() if run.growth_mib_s]
+        growth_mib = sum(run.growth_within_mib(KILL_LATENCY_S) for run in growing)
+        danger_mib = max(DANGER_SHARE * event.reserve_mib, growth_mib)
+        if event.headroom_mib >= danger_mib:
+            return overdrawn
+        victim = self._victim(danger_mib - event.headroom_mib, now_s)
+        if victim is None:
+            return overdrawn
+        self._running[victim].killed = True
+        reason = (
+            event.reason or f"{event.headroom_mib:.0f} MiB left and {growth_mib / KILL_LATENCY_S:.0f} MiB/s growing"
+        )
+        return [Kill(phase_id=victim, reason=reason)]
+
+    def _take_in(self, event: Sampled, now_s: float) -> None:
+        cpu_s = dict(event.cpu_s)
+        for phase_id, rss_mib in event.rss_mib:
+            if (run := self._running.get(phase_id)) is not None:
+                run.sampled(rss_mib, now_s)
+                budget_mib = max(run.budget_mib, event.budget_mib)
+                self._runaways.look(
+                    phase_id, rss_mib=rss_mib, cpu_s=cpu_s.get(phase_id), budget_mib=budget_mib, now_s=now_s
+                )
+
+    def _victim(self, needed_mib: float, now_s: float) -> int | None:
+        suspects = self._runaways.suspects
+        victim = choose(
+            [
+                Candidate(
+                    phase_id=phase_id,
+                    rss_mib=run.rss_mib,
+                    age_s=now_s - run.admitted_at_s,
+                    suspect=phase_id in suspects or run.rss_mib > FAR_BEYOND * run.estimate.reserve_mib,
+                )
+                for phase_id, run in self._running.items()
+                if run.phase.redoable
+            ],
+            needed_mib=needed_mib,
+        )
+        return None if victim is None or victim.rss_mib < LEAST_WORTH_MIB else victim.phase_id
+
+    def _end_runaway(self) -> list[Action]:
+        """End a phase that grows without end, though it runs alone: to give it up, or to see it do so again alone."""
+        company = len(self._running) > 1
+        for phase_id in sorted(self._runaways.suspects & self._running.keys()):
+            run, why = self._running[phase_id], self._runaways.runs_away(phase_id, company=company)
+            if not why:
+                continue
+            run.killed, run.runaway, run.alone = True, why, not company
+            what = f"{run.phase.kind.value} of {run.phase.source}"
+            return [
+                Warn(text=f"ends {what}, which grows without end: {why}"),
+                Kill(phase_id=phase_id, reason=why),
+            ]
+        return []
+
+    def _overdrawn(self, event: Sampled) -> list[Action]:
+        """A phase that alone takes more than a limit which the kernel does not hold (``--memory``): said once."""
+        if event.headroom_mib >= 0 or len(self._running) != 1 or self._said_overdrawn:
+            return []
+        self._said_overdrawn = True
+        (run,) = self._running.values()
+        what = f"{run.phase.kind.value} of {run.phase.source}"
+        return [Warn(text=f"{what} alone holds more than the limit ({run.rss_mib:.0f} MiB): it goes on, by itself")]

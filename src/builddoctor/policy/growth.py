@@ -1,0 +1,50 @@
+"""How phases grow from their start to their end, learned from this build's own samples. Pure.
+
+Covers: by kind of phase, the share of its time after which a phase has to be taken for as large as it will get.
+Does *not* cover: how large that is (``policy.estimator``), or using it (``policy.ahead``).
+
+Compilers grow over most of their run: ten phases above 500 MiB of the example held 38 to 57 % of their peak on average,
+as an even ramp would (50 %; docs/results/growth.md). One that takes all at its start holds 100 %. Nothing is assumed:
+a kind of phase that has not been watched is taken to be at its peak from its start on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from builddoctor.model.phase import PhaseKind
+
+LEAST_SEEN = 3
+"""Phases of a kind to watch before any of it is taken to grow."""
+
+LEAST_S = 0.8
+LEAST_MIB = 150.0
+LEAST_LOOKS = 4
+"""Of a shorter or smaller phase, or one that was looked at less often, the samples show nothing."""
+
+KEPT = 16
+
+CAUTION = 0.7
+"""A phase is taken to be full this much earlier than the most hasty of its kind."""
+
+
+class Growth:
+    """Mean size over peak, of each kind's latest phases."""
+
+    def __init__(self) -> None:
+        self._means: dict[PhaseKind, deque[float]] = {}
+
+    def ended(self, kind: PhaseKind, *, area_mib_s: float, looks: int, peak_mib: float, wall_s: float) -> None:
+        """A phase ended by itself. ``area_mib_s``: its size added up over time."""
+        if wall_s < LEAST_S or peak_mib < LEAST_MIB or looks < LEAST_LOOKS:
+            return
+        mean = min(1.0, max(0.0, area_mib_s / (peak_mib * wall_s)))
+        self._means.setdefault(kind, deque(maxlen=KEPT)).append(mean)
+
+    def full_after(self, kind: PhaseKind) -> float:
+        """Share of its time, 0 to ``CAUTION``, after which a phase of this kind may be at its peak."""
+        means = self._means.get(kind, ())
+        if len(means) < LEAST_SEEN:
+            return 0.0
+        # An even ramp that is full after a share f of the time has a mean of 1 - f / 2.
+        return CAUTION * min(1.0, 2 * (1 - max(means)))

@@ -1,0 +1,164 @@
+"""Whether a phase fits beside those that run, now and at every moment until it ends. Pure.
+
+Covers: places in count and memory, places kept for units between two of their phases, room that others will make.
+Does *not* cover: who is asked first (``policy.line``), or anything that is done about it (``policy.governor``).
+
+One ``Room`` serves one pass along the line, from the most urgent phase to the least.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable
+
+from builddoctor.model.phase import Phase
+from builddoctor.policy.ahead import Ahead, Course, course
+from builddoctor.policy.growth import Growth
+from builddoctor.policy.line import Kept, Waiting
+from builddoctor.policy.running import Running, load_of
+
+TRIES = 16
+"""Phases a pass for which moments to come are looked at; they are the most urgent of those that do not fit now."""
+
+
+class Room:
+    """Left of ``slots`` places and ``allowed_mib``; ``wall_s`` and ``urgency`` are asked of phases and units."""
+
+    def __init__(
+        self,
+        running: Collection[Running],
+        kept: Iterable[Kept],
+        *,
+        slots: int,
+        cores: int,
+        allowed_mib: float,
+        growth: Growth,
+        wall_s: Callable[[Phase], float],
+        urgency: Callable[[str, float], float],
+        now_s: float,
+    ) -> None:
+        self._running = running
+        self._kept = sorted(kept, key=lambda each: each.urgency)
+        self._slots, self._cores, self._allowed_mib = slots, cores, allowed_mib
+        self._growth, self._wall_s, self._urgency, self._now_s = growth, wall_s, urgency, now_s
+        # What runs, and the places kept for units that are ahead of whom we have come to.
+        self._load = load_of(running)
+        self._kept_mib = 0.0
+        self._aheads: dict[int, Ahead] = {}
+        self._courses: list[tuple[float, Course]] | None = None
+        self._tries = TRIES
+        self._first: tuple[float, float] | None = None
+        """(when the first in line will find room, what will be left beside it)"""
+
+    @property
+    def free_mib(self) -> float:
+        return max(0.0, self._allowed_mib - self._load.committed_mib)
+
+    def surely_full_for(self, waiting: Waiting) -> bool:
+        """It was held for memory before, and no look ahead can help: a quick answer for a long line."""
+        return (
+            self._tries <= 0
+            and waiting.held_for == "memory"
+            and waiting.estimate.peak_mib > self._allowed_mib - self._load.expected_mib
+        )
+
+    def reach(self, urgency: float) -> None:
+        """Come to a phase of this urgency; urgencies fall from call to call."""
+        while self._kept and self._kept[-1].urgency > urgency:
+            kept = self._kept.pop()
+            load = self._load.with_one(kept.estimate)
+            if load.count <= self._slots and load.committed_mib <= self._allowed_mib:
+                self._load = load
+                self._kept_mib += kept.estimate.peak_mib
+
+    def blocked(self, waiting: Waiting) -> str:
+        """Why this phase, the one that was reached, cannot start beside the others; empty when it can."""
+        if self._load.killing:
+            return "a kill is under way"
+        if self._load.count >= self._slots or (self._load.count >= self._cores and not waiting.short):
+            return "cores"
+        if self._load.with_one(waiting.estimate).committed_mib > self._allowed_mib and not self._fits_in_time(waiting):
+            return "memory"
+        if self._delays_the_most_urgent(waiting) or self._delays_the_first(waiting):
+            return "memory"
+        return ""
+
+    def taken(self, waiting: Waiting) -> None:
+        """This phase starts: it is one of ``running`` from now on."""
+        self._load = self._load.with_one(waiting.estimate)
+        self._courses = None
+        if self._first is not None and self._wall_s(waiting.phase) > self._first[0]:
+            self._first = (self._first[0], self._first[1] - waiting.estimate.peak_mib)
+
+    def _fits_in_time(self, waiting: Waiting) -> bool:
+        """It does not fit beside the peaks of all, but at every moment beside what they will hold then."""
+        full_after = self._growth.full_after(waiting.phase.kind)
+        if not full_after or self._tries <= 0:
+            return False
+        self._tries -= 1
+        candidate = course(
+            now_mib=0.0,
+            full_mib=waiting.estimate.peak_mib,
+            elapsed_s=0.0,
+            wall_s=self._wall_s(waiting.phase),
+            full_after=full_after,
+        )
+        most_mib = self._ahead_of(waiting.urgency).most_mib(candidate)
+        return most_mib + self._kept_mib + self._load.with_one(waiting.estimate).risk_mib <= self._allowed_mib
+
+    def _delays_the_most_urgent(self, waiting: Waiting) -> bool:
+        """The unit on which the build's end hangs would not find room for its next phase, but for this one."""
+        first = self._most_urgent()
+        if first is None or self._urgency(first.phase.unit_id, first.left_after_s) <= waiting.urgency:
+            return False
+        then_s = max(0.0, self._wall_s(first.phase) - (self._now_s - first.admitted_at_s))
+        if self._wall_s(waiting.phase) <= then_s:
+            return False
+        others_mib = self._kept_mib + sum(
+            run.expected_mib for run in self._running if run is not first and self._course(run).end_s > then_s
+        )
+        without_mib = others_mib + first.next_mib
+        return without_mib <= self._allowed_mib < without_mib + waiting.estimate.peak_mib
+
+    def keep_for(self, first: Waiting) -> None:
+        """The build's end hangs on this phase, which waits for memory: nobody may start that makes it wait longer."""
+        held_mib = self._load.committed_mib
+        ends = sorted((self._course(run).end_s, run.expected_mib) for run in self._running)
+        for end_s, freed_mib in ends:
+            held_mib -= freed_mib
+            if held_mib + first.estimate.reserve_mib <= self._allowed_mib:
+                self._first = (end_s, self._allowed_mib - held_mib - first.estimate.reserve_mib)
+                return
+
+    def _delays_the_first(self, waiting: Waiting) -> bool:
+        if self._first is None:
+            return False
+        then_s, spare_mib = self._first
+        return self._wall_s(waiting.phase) > then_s and waiting.estimate.peak_mib > spare_mib
+
+    def _most_urgent(self) -> Running | None:
+        ahead = [run for run in self._running if run.next_mib > 0]
+        return max(ahead, key=lambda run: self._urgency(run.phase.unit_id, run.left_after_s), default=None)
+
+    def _ahead_of(self, urgency: float) -> Ahead:
+        """What those that run will hold, seen from a phase of this urgency: more urgent units hand nothing down."""
+        if self._courses is None:
+            self._aheads = {}
+            self._courses = sorted(
+                ((self._urgency(run.phase.unit_id, run.left_after_s), self._course(run)) for run in self._running),
+                key=lambda each: -each[0],
+            )
+        urgent = sum(after > urgency for after, _ in self._courses)
+        if urgent not in self._aheads:
+            stays = [Course(each.now_mib, each.full_mib, each.full_s, math.inf) for _, each in self._courses[:urgent]]
+            self._aheads[urgent] = Ahead([*stays, *(each for _, each in self._courses[urgent:])])
+        return self._aheads[urgent]
+
+    def _course(self, run: Running) -> Course:
+        return course(
+            now_mib=run.rss_mib,
+            full_mib=run.expected_mib,
+            elapsed_s=self._now_s - run.admitted_at_s,
+            wall_s=self._wall_s(run.phase),
+            full_after=self._growth.full_after(run.phase.kind),
+        )

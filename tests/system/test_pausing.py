@@ -1,0 +1,255 @@
+"""Compilers that no gate catches: stopped for a while when memory runs short, and never left stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from builddoctor.model.limits import MemoryLevel, MemoryReading
+from builddoctor.policy.budget import allowance
+from builddoctor.policy.estimator import LearningEstimator
+from builddoctor.policy.governor import Governor
+from builddoctor.policy.rules import Rules
+from builddoctor.sensors.limits import MemorySensor
+from builddoctor.sensors.root import SystemRoot, monotonic, page_size
+from builddoctor.supervise.accounts import Accounts
+from builddoctor.supervise.kill_evidence import KillEvidence
+from builddoctor.supervise.sampler import Sampler
+from builddoctor.supervise.session import Session
+from builddoctor.trace.records import Continued, Paused
+from builddoctor.trace.writer import TraceWriter
+from support.memcg import memory_cgroup
+from support.program import Program
+from support.stand_ins import stand_in
+
+MIB = 1024**2
+GONE_WITHIN_S = 20.0
+HOG_PY = Path(__file__).parents[1] / "support" / "steady_hog.py"
+
+LIMIT_MIB = 1024
+EACH_MIB = 400
+"""Four of them together do not fit, two do."""
+
+RATE_MIB_S = 150
+
+
+def makefile(program: Program, count: int, wait_for: str) -> None:
+    """``make -j`` of compilers called by their own path. Their name is no interpreter's."""
+    compiler = program.folder / "hogcc"
+    compiler.symlink_to(os.path.realpath(sys.executable))
+    objects = " ".join(f"{number}.o" for number in range(count))
+    rule = f"{compiler} -IS {HOG_PY} {EACH_MIB} {RATE_MIB_S} {wait_for} && touch $@"
+    (program.folder / "Makefile").write_text(f"all: {objects}\n\t@:\n%.o:\n\t{rule}\n")
+
+
+def compilers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    found = []
+    for each in psutil.Process(process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if each.name() == "hogcc":
+                found.append(each)
+    return found
+
+
+def with_all_below(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    itself = psutil.Process(process.pid)
+    return [itself, *itself.children(recursive=True)]
+
+
+@pytest.mark.needs_memcg
+def test_compilers_without_gates_that_do_not_fit_together_complete(program: Program) -> None:
+    """Plain make loses one to the kernel; under builddoctor some are stopped for a while, and all complete."""
+    makefile(program, 6, "/")
+    with memory_cgroup(LIMIT_MIB * MIB) as group:
+        plain = group.run(["make", "-j4"], cwd=program.folder, env=program.env)
+        assert plain.returncode != 0
+        assert group.kernel_kills > 0
+    for each in program.folder.glob("*.o"):
+        each.unlink()
+    with memory_cgroup(LIMIT_MIB * MIB) as group:
+        command = program.supervised("make", "-j4", options=["--ignore-caps"])
+        done = group.run(command, cwd=program.folder, env=program.env)
+        kernel_kills = group.kernel_kills
+    assert done.returncode == 0, done.stderr
+    assert kernel_kills == 0, done.stderr
+    assert len(list(program.folder.glob("*.o"))) == 6
+    records = program.records()
+    stopped = [record for record in records if isinstance(record, Paused)]
+    continued = [record for record in records if isinstance(record, Continued)]
+    assert stopped
+    assert [record.name for record in stopped] == ["hogcc"] * len(stopped)
+    assert sorted(record.pid for record in stopped) == sorted(record.pid for record in continued)
+    assert program.summary()["paused"] == len(stopped)
+    assert "no gate caught" in done.stderr
+    assert "that is weaker" in done.stderr
+
+
+@pytest.mark.needs_memcg
+def test_compilers_with_and_without_gates_complete_together(program: Program) -> None:
+    """Those with gates wait before they start, or are redone; those without are stopped for a while."""
+    hog = f"{sys.executable} -IS {HOG_PY}"
+    stand_in(program, f"{hog} {EACH_MIB} {RATE_MIB_S} / && touch $2", name="clang++")
+    makefile(program, 4, "/")
+    with (program.folder / "Makefile").open("a") as rules:
+        rules.write("all: a.x b.x c.x d.x\n%.x:\n\tclang++ -o $@ -c x.cpp\n")
+    with memory_cgroup(LIMIT_MIB * MIB) as group:
+        command = program.supervised("make", "-j6", options=["--ignore-caps", "--cores", "4"])
+        done = group.run(command, cwd=program.folder, env=program.env)
+        kernel_kills = group.kernel_kills
+    assert done.returncode == 0, done.stderr
+    assert kernel_kills == 0, done.stderr
+    assert len([*program.folder.glob("*.o"), *program.folder.glob("*.x")]) == 8
+
+
+def stopped_build(program: Program, command: list[str]) -> tuple[subprocess.Popen[str], psutil.Process]:
+    """A build in which one is stopped by builddoctor, for as long as the others wait for a file."""
+    process = program.start(command)
+    record = program.await_record(Paused, process)
+    assert isinstance(record, Paused)
+    return process, psutil.Process(record.pid)
+
+
+@pytest.mark.needs_memcg
+@pytest.mark.trap(33)
+def test_death_of_the_supervisor_leaves_none_stopped(program: Program) -> None:
+    """kill -9 of builddoctor while a compiler is stopped by it: the build is ended, the stopped one too."""
+    makefile(program, 4, str(program.folder / "never"))
+    with memory_cgroup(LIMIT_MIB * MIB) as group:
+        process, tool = stopped_build(program, group.wrapped(program.supervised("make", "-j4")))
+        await_state(tool, psutil.STATUS_STOPPED)
+        everything = with_all_below(process)
+        process.kill()
+        process.communicate()
+        assert psutil.wait_procs(everything, timeout=GONE_WITHIN_S)[1] == []
+
+
+@pytest.mark.needs_memcg
+@pytest.mark.trap(31)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_build_leaves_none_stopped(program: Program, number: signal.Signals, code: int) -> None:
+    """Ctrl-C while a compiler is stopped by builddoctor: it ends like all others."""
+    makefile(program, 4, str(program.folder / "never"))
+    with memory_cgroup(LIMIT_MIB * MIB) as group:
+        process, _ = stopped_build(program, group.wrapped(program.supervised("make", "-j4")))
+        everything = with_all_below(process)
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == code, output
+        assert psutil.wait_procs(everything, timeout=GONE_WITHIN_S)[1] == []
+
+
+@pytest.mark.needs_memcg
+def test_death_of_both_supervisor_and_guardian_leaves_none_stopped(program: Program) -> None:
+    """Nobody of ours is left to say so; the kernel lets a group go on that nobody can wait for any more."""
+    makefile(program, 4, str(program.folder / "never"))
+    with memory_cgroup(LIMIT_MIB * MIB) as group:
+        process, tool = stopped_build(program, group.wrapped(program.supervised("make", "-j4")))
+        everything = with_all_below(process)
+        (guardian,) = psutil.Process(process.pid).children()
+        guardian.suspend()
+        process.kill()
+        guardian.kill()
+        process.communicate()
+        deadline = psutil.wait_procs([tool], timeout=GONE_WITHIN_S)[1]
+        assert not [each for each in deadline if each.status() == psutil.STATUS_STOPPED]
+        for each in everything:
+            if each.is_running():
+                each.kill()
+        psutil.wait_procs(everything, timeout=GONE_WITHIN_S)
+
+
+READING = MemoryReading(levels=(MemoryLevel(source="x", kind="cgroup-v2", limit_mib=4096, headroom_mib=4096),))
+FULL = MemoryReading(levels=(MemoryLevel(source="x", kind="cgroup-v2", limit_mib=4096, headroom_mib=0),))
+
+
+async def no_front(*_: object) -> tuple[list[str], dict[str, str]]:
+    return [], {}
+
+
+def await_state(process: psutil.Process, state: str) -> None:
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while process.status() != state:
+        assert time.monotonic() < deadline, process.status()
+        select.select([], [], [], 0.02)
+
+
+@pytest.mark.trap(33)
+def test_whatever_goes_wrong_in_between_those_that_are_stopped_go_on(tmp_path: Path) -> None:
+    """Memory that can no longer be looked at, an error nobody expected: none stays stopped for it."""
+    (tmp_path / "hogcc").symlink_to(os.path.realpath(sys.executable))
+    argv = [str(tmp_path / "hogcc"), "-IS", str(HOG_PY), "100", "1000", str(tmp_path / "done")]
+    compilers = [psutil.Popen(argv) for _ in range(2)]
+    root = SystemRoot()
+    session = Session(
+        governor=Governor(LearningEstimator(), slots=2, budget_mib=3000),
+        trace=TraceWriter(tmp_path / "trace.jsonl"),
+        accounts=Accounts(monotonic()),
+        evidence=KillEvidence(root),
+        root=root,
+        page_bytes=page_size(),
+        clock=monotonic,
+        answer_front=no_front,
+    )
+    sampler = Sampler(session, Broken(root), clock=monotonic, reading=READING, rules=Rules())
+    try:
+        while min(each.memory_info().rss for each in compilers) < 100 * MIB:
+            select.select([], [], [], 0.02)
+        sampler.pausing.look(READING, allowance(READING, 0.0), phases_mib=0.0)
+        assert sampler.pausing.look(FULL, allowance(FULL, 0.0), phases_mib=0.0) > 0
+        await_state(compilers[1], psutil.STATUS_STOPPED)
+        assert compilers[0].status() != psutil.STATUS_STOPPED
+
+        async def one_look() -> None:
+            task = asyncio.create_task(sampler.run())
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        asyncio.run(one_look())
+        (tmp_path / "done").touch()
+        assert [each.wait(GONE_WITHIN_S) for each in compilers] == [0, 0]
+    finally:
+        for each in compilers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+            each.wait()
+        session.trace.close()
+
+
+class Broken(MemorySensor):
+    """A sensor that raises what nobody expected."""
+
+    def read(self, own_use_mib: float) -> MemoryReading:
+        raise ZeroDivisionError
+
+
+@pytest.mark.needs_memcg
+def test_what_somebody_else_stopped_stays_stopped(program: Program) -> None:
+    """It is his, and is not let go on; the others go through all the same."""
+    file = program.folder / "file"
+    makefile(program, 4, str(file))
+    with memory_cgroup(4096 * MIB) as group:
+        process = program.start(group.wrapped(program.supervised("make", "-j4")))
+        while len(found := compilers(process)) < 4:
+            assert process.poll() is None
+            select.select([], [], [], 0.02)
+        while found[0].memory_info().rss < 100 * MIB:
+            select.select([], [], [], 0.02)
+        found[0].suspend()
+        group.limit(LIMIT_MIB * MIB)
+        file.touch()
+        psutil.wait_procs(found[1:], timeout=60)
+        assert found[0].status() == psutil.STATUS_STOPPED
+        found[0].resume()
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
