@@ -148,9 +148,10 @@ class GovernorMachine(RuleBasedStateMachine):
         if run.alone and (run.solo or held_mib >= TOO_BIG_SHARE * max(run.budget_mib, self.governor.budget_mib)):
             assert isinstance(actions[0], GiveUp)
             assert actions[0].phase_id == phase_id
-            # Half a minute of growth that nobody expected, in this run of it or an earlier one, is another verdict.
-            grew_long = run.solo or self.now_s - run.since_s >= 30
-            assert actions[0].verdict == "too-big" or (actions[0].verdict == "runaway" and grew_long)
+            # Half a minute of growth that nobody expected, in this run of it or an earlier one, is another verdict; and
+            # so is a front end that is far beyond its bound.
+            grew = run.solo or self.now_s - run.since_s >= 30 or held_mib > run.reserve_mib
+            assert actions[0].verdict == "too-big" or (actions[0].verdict == "runaway" and grew)
         else:
             self.expect_more(actions[0], phase_id, run, held_mib)
 
