@@ -135,6 +135,7 @@ class _Build:
             clock=clock,
             answer_front=self.fronts.answer,
             remembering=self.remembering,
+            estimator=estimator,
         )
         self.signalled: int | None = None
         self._guardian: Guardian | None = None
@@ -163,6 +164,7 @@ class _Build:
             caps=list(prepared.knobs.caps),
             boot_id=(self.root.text("/proc/sys/kernel/random/boot_id") or "").strip(),
             oom_kills=KillCounter(self.root).host(),
+            threads=prepared.knobs.threads,
         )
 
     async def run(self, make_screen: Callable[[Session, Prepared, Fronts], Screen]) -> Finished:
@@ -174,6 +176,7 @@ class _Build:
             clock=self.clock,
             reading=self.prepared.reading,
             rules=self.rules,
+            planned=lambda: self.fronts.planned,
         )
         screen = make_screen(self.session, self.prepared, self.fronts)
         screen.watch(sampler)
@@ -201,7 +204,7 @@ class _Build:
                 ended.set()
 
         loop.add_reader(guardian.fileno(), hear)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             loop.add_signal_handler(number, self._interrupted, number)
         tasks = [asyncio.create_task(sampler.run()), *screen.start()]
         try:

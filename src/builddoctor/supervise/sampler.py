@@ -11,6 +11,7 @@ at 6000 MiB/s, as earlyoom and nohang do.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from builddoctor.model.limits import MemoryReading
 from builddoctor.policy.budget import OPEN_UNIT_MIB, allowance, budget_mib
@@ -42,12 +43,14 @@ class Sampler:
         clock: Clock,
         reading: MemoryReading,
         rules: Rules,
+        planned: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.reading = reading
         self.total_mib = 0.0
         self._session = session
         self._sensor = sensor
         self._clock = clock
+        self._planned = planned
         self._rereading = Rereading(session, rules.crosscheck, clock=clock)
         self._thrashing = Thrashing(session, rules.thrash, clock=clock)
         self._fastest_mib_s = 0.0
@@ -155,6 +158,7 @@ class Sampler:
                     waiting=session.governor.waiting,
                     open_units=len(session.units.open),
                     oom_kills=session.evidence.total(),
+                    planned=self._planned(),
                 )
             )
         if at_s >= self._next_sync_s and (self._sync is None or self._sync.done()):
