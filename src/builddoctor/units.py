@@ -7,6 +7,7 @@ files, what programs print) made fit for a screen or a file.
 from __future__ import annotations
 
 import re
+import shlex
 
 from builddoctor.errors import UsageError
 
@@ -77,6 +78,19 @@ def one_line(text: str) -> str:
 def escaped(text: str) -> str:
     """Likewise, with control characters as ``\\x1b``: what is shown to be pasted never names another file."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def shell_word(text: str) -> str:
+    """One word for a shell, whatever is in it, without any control character: for lines that are shown to be pasted."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(_ansi_c(char) for char in text) + "'"
+
+
+def _ansi_c(char: str) -> str:
+    if char in "'\\":
+        return f"\\{char}"
+    return char if char.isprintable() else "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def format_mib(size_mib: float) -> str:

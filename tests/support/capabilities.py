@@ -46,11 +46,22 @@ def has_cmake() -> bool:
     return shutil.which("cmake") is not None and shutil.which("ninja") is not None
 
 
+def has_tmux() -> bool:
+    return shutil.which("tmux") is not None
+
+
+def has_chromium() -> bool:
+    """A browser for the page, and what drives it."""
+    return shutil.which("chromium") is not None and shutil.which("chromedriver") is not None
+
+
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "nvcc": has_nvcc,
     "memcg": has_memcg,
     "cmake": has_cmake,
     "unshare": has_unshare,
+    "chromium": has_chromium,
+    "tmux": has_tmux,
 }
 """Marker ``needs_NAME`` to the check."""
 

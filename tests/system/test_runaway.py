@@ -51,8 +51,9 @@ def test_a_front_end_that_grows_for_ever_is_ended_as_a_runaway(program: Program)
     assert 580 < summary["peak_mib"] < 2500
     (killed,) = [record for record in program.records() if isinstance(record, Killed)]
     assert "times what was expected" in killed.reason
-    assert "cudafe++ of endless.cu grew without end" in done.stderr
-    assert "-std=c++17" in done.stderr
+    assert "endless.cu" in done.stderr.rpartition("died")[2]
+    assert "it grew without end" in " ".join(done.stderr.split())
+    assert "another minor version of nvcc" in done.stderr
     assert "-j" not in done.stderr
     assert "higher memory limit" not in done.stderr
 

@@ -13,8 +13,8 @@ from builddoctor.render.closing import closing
 from builddoctor.render.history import past_rows, project_rows
 from builddoctor.render.lines import event_line, progress_line
 from builddoctor.render.tables import trace_rows, unit_rows
-from builddoctor.trace.analysis import Digest, PhaseRow, UnitRow
 from builddoctor.trace.peek import Peek
+from builddoctor.trace.report import PhaseRow, UnitRow
 from unit.builders import board_state, header, running_row, summary
 
 
@@ -47,14 +47,16 @@ def test_the_biggest_phases_are_shown_and_the_rest_summed_up() -> None:
 @pytest.mark.parametrize(
     ("reason", "waiting", "words"),
     [
-        ("memory", 1, "x.cu cicc needs ~2.0 GiB: 512 MiB free"),
-        ("memory", 3, "512 MiB free; 2 more wait"),
-        ("it must run alone", 1, "needs ~2.0 GiB: it must run alone"),
+        ("memory", 1, "waits     for 2.0 GiB: x.cu cicc, 512 MiB free, next release in about 0:12"),
+        ("memory", 3, "512 MiB free, next release in about 0:12; 2 more wait"),
+        ("it must run alone", 1, "to run alone: x.cu cicc, once the others have ended"),
+        ("another runs alone", 1, "for the one that runs alone: x.cu cicc"),
+        ("a reason of next year", 1, "(a reason of next year): x.cu cicc"),
     ],
 )
 def test_every_wait_has_its_reason_in_words(reason: str, waiting: int, words: str) -> None:
     """What is needed and what is in the way."""
-    held = WaitingRow(kind="cicc", source="x.cu", needs_mib=2048, free_mib=512, reason=reason, waited_s=3)
+    held = WaitingRow(kind="cicc", source="x.cu", needs_mib=2048, free_mib=512, reason=reason, waited_s=3, release_s=12)
     assert any(words in line for line in lines(held=held, waiting=waiting))
 
 
@@ -161,10 +163,10 @@ def test_units_are_listed_with_their_worst_phase() -> None:
     ]
     worst = UnitRow(unit="x" * 99 + "/gelu.cu", peak_mib=900, wall_s=62, phases=phases)
     units = [worst, UnitRow(unit="a.cu")]
-    rows = unit_rows(Digest(header=header(), units=units, most_at_once={}, last_at_s=761, whole=True, exit_code=0))
+    rows = unit_rows(units, width=100)
     assert all(words in rows[1] for words in ("900 MiB", "1:02", "…", "/gelu.cu", "cicc sm_90"))
     assert "cudafe++" not in rows[1]
-    assert rows[2].split() == ["0", "MiB", "0:00", "a.cu"]
+    assert rows[2].split() == ["0", "MiB", "0:00", "0:00", "a.cu"]
 
 
 def test_names_from_other_peoples_projects_cannot_move_the_cursor() -> None:

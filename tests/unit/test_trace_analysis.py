@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builddoctor.trace.analysis import Digest, digest
+from builddoctor.trace.analysis import digest
 from builddoctor.trace.records import (
     AnyRecord,
     End,
@@ -13,6 +13,7 @@ from builddoctor.trace.records import (
     Requeued,
     UnitBegan,
 )
+from builddoctor.trace.report import TraceReport
 from unit.builders import header, summary
 
 
@@ -45,7 +46,7 @@ def unit(unit_id: str, source: str, *, counted: bool = True) -> UnitBegan:
     return UnitBegan(at_s=1.0, unit_id=unit_id, source=source, counted=counted)
 
 
-def read(*records: AnyRecord) -> Digest:
+def read(*records: AnyRecord) -> TraceReport:
     return digest([header(), *records])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from builddoctor.cli.last_words import last_words
 from builddoctor.cli.output import print_error, print_notes
 from builddoctor.errors import FolderNotWritableError
 from builddoctor.intercept import nested
@@ -38,7 +39,7 @@ def run_supervised(
 
     def make_screen(session: Session, prepared: Prepared, fronts: Fronts) -> Screen:
         kind = BoardScreen if wants_board(env) else Screen
-        return kind(session, prepared, fronts, title=title_of(request, prepared), cwd=request.cwd)
+        return kind(session, prepared, fronts, title=title_of(request, prepared), cwd=request.cwd, env=env)
 
     outcome = supervise(request, env, make_screen, root=root, clock=clock, rules=rules)
     _show(request, outcome)
@@ -57,7 +58,9 @@ def _show(request: RunRequest, outcome: Finished) -> None:
     given_up = outcome.session.given_up
     blame = describe(given_up.phase) if given_up is not None else ""
     peak_mib = given_up.peak_mib if given_up is not None else 0.0
-    print_notes(closing(outcome.summary, title=request.title, blame=blame, peak_mib=peak_mib))
+    summary = outcome.summary
+    last = last_words(summary.trace) if summary.result == "failed" else []
+    print_notes(closing(summary, title=request.title, blame=blame, peak_mib=peak_mib, last=last))
 
 
 def _write_summary(path: Path, outcome: Finished) -> None:

@@ -14,10 +14,16 @@ class RunningRow(msgspec.Struct, frozen=True, kw_only=True):
     rss_mib: float
     estimate_mib: float
     running_s: float
+    reserve_mib: float = 0.0
+    """what admission set aside for it"""
+    evidence: str = ""
+    """where the estimate comes from"""
+    left_s: float | None = None
+    """time that it is expected to go on; None while nobody knows"""
 
 
 class WaitingRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The first of the phases that wait for memory, and why."""
+    """One phase that waits, and why."""
 
     kind: str
     source: str
@@ -25,6 +31,15 @@ class WaitingRow(msgspec.Struct, frozen=True, kw_only=True):
     free_mib: float
     reason: str
     waited_s: float
+    release_s: float | None = None
+    """when the next running phase is expected to end; None while nobody knows"""
+
+
+class TimeLeft(msgspec.Struct, frozen=True, kw_only=True):
+    """Until the last unit has ended: four builds of five lie between the two."""
+
+    low_s: float
+    high_s: float
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,3 +76,9 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
     held: WaitingRow | None
     events: tuple[EventRow, ...]
     """oldest first"""
+    left: TimeLeft | None = None
+    """None while too little is known to say"""
+    waits: tuple[WaitingRow, ...] = ()
+    """every phase that waits, the longest first"""
+    silent_s: float = 0.0
+    """when followed by its trace: how long nothing was written to it"""

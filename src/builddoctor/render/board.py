@@ -1,98 +1,233 @@
 """The live board: one picture of a running build, as text with styles. Pure.
 
 Rules: one glance answers *is it all right, how long, who holds the memory*; every wait has its reason in
-words; nothing blinks; colour adds, never carries meaning alone.
+words; nothing blinks; colour adds, never carries meaning alone. What does not fit is left out whole, the least first.
 """
 
 from __future__ import annotations
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group
 from rich.text import Text
 
-from builddoctor.model.board import BoardState, RunningRow
+from builddoctor.model.board import BoardState, RunningRow, WaitingRow
+from builddoctor.render.lines import left_words, progress_line, wait_words
+from builddoctor.render.signs import UNICODE, Signs
 from builddoctor.units import format_clock, format_gib, format_mib, one_line
 
 MOST_RUNNING_ROWS = 6
 MOST_EVENT_ROWS = 3
-BAR_CELLS = 38
+MOST_WAIT_ROWS = 8
 LABEL_CELLS = 10
+KIND_CELLS = 10
+NARROW = 80
+WIDE = 120
+SHORT = 20
+"""Rows of a terminal below which the empty line goes, and fewer events are shown."""
+LEAST_NAME_CELLS, MOST_NAME_CELLS = 28, 100
+LEAST_ROWS = 5
+"""Below, the board is one line."""
+SILENT_S = 5.0
+SORT_STEP_MIB = 64.0
+"""Rows that differ by less keep their places."""
+
+KEYS = "d details   q closes the board, the build goes on"
 
 
-def board(state: BoardState, width: int) -> Group:
-    """The whole board for a terminal of ``width`` columns: one row a line, whatever the names hold."""
-    lines = [_head(state, width), _units(state), _memory(state), _jobs(state), Text("")]
-    rows = sorted(state.running, key=lambda row: -row.rss_mib)
-    lines += [_running(row, width) for row in rows[:MOST_RUNNING_ROWS]]
-    if len(rows) > MOST_RUNNING_ROWS:
-        rest = rows[MOST_RUNNING_ROWS:]
-        lines.append(Text(f"  …{len(rest)} more, {format_mib(sum(row.rss_mib for row in rest))}", style="dim"))
-    lines.append(_waiting(state))
-    for event in state.events[-MOST_EVENT_ROWS:]:
-        text = f"{format_clock(event.at_s):<{LABEL_CELLS}}{one_line(event.text)}"
-        lines.append(Text(text, style="yellow" if event.warning else ""))
+def board(
+    state: BoardState,
+    width: int,
+    height: int = 40,
+    *,
+    detailed: bool = False,
+    keys: str | None = None,
+    signs: Signs = UNICODE,
+) -> Group:
+    """The board for a terminal of ``width`` columns and ``height`` rows: one row a line, whatever the names hold.
+
+    It takes half of the rows, detailed all but four. ``keys``: the line that tells which keys there are.
+    """
+    lines = _Board(state, width, height, detailed, signs).lines(keys)
     for line in lines:
-        line.truncate(max(1, width - 1), overflow="ellipsis")
-        line.no_wrap = True
+        if not signs.unicode:
+            line.plain = signs.words(line.plain) if not line.plain.isascii() else line.plain
+        _cut(line, max(1, width - 1), signs)
     return Group(*lines)
 
 
-def _head(state: BoardState, width: int) -> Text:
-    clock = f"{format_clock(state.elapsed_s)} elapsed"
-    text = Text(f"builddoctor  {one_line(state.title)}", style="bold")
-    text.truncate(max(1, width - len(clock) - 3), overflow="ellipsis", pad=True)
-    return text.append(f" {clock}", style="not bold")
+class _Board:
+    def __init__(self, state: BoardState, width: int, height: int, detailed: bool, signs: Signs) -> None:
+        self.state = state
+        self.width = width
+        self.rows = max(1, height - 4 if detailed else height // 2)
+        self.roomy = height >= SHORT
+        self.detailed = detailed
+        self.signs = signs
+        self.narrow = width < NARROW
+        self.bar = max(8, min(60, width - 62)) if not self.narrow else max(6, min(18, width - 49))
+
+    def lines(self, keys: str | None) -> list[Text]:
+        if self.rows < LEAST_ROWS:
+            return [Text(progress_line(self.state))][: self.rows]
+        above = [self._head(), self._units(), self._memory(), self._jobs()]
+        waits, events = self._waiting(), self._events()
+        below = [*waits, *events] if len(above) + len(waits) + len(events) < self.rows else waits
+        if keys and self.roomy:
+            below.append(Text(keys.replace("d details", "d fewer details") if self.detailed else keys, style="dim"))
+        free = self.rows - len(above) - len(below)
+        running = self._running(free - self.roomy if free > 2 else free) if free > 0 else []
+        gap = [Text("")] if self.roomy and free > len(running) else []
+        return [*above, *gap, *running, *below][: self.rows]
+
+    def _head(self) -> Text:
+        state = self.state
+        left = left_words(state.left)
+        clock = format_clock(state.elapsed_s)
+        clock += f", {left}" if left else " elapsed"
+        if left and not self.narrow:
+            clock = f"{format_clock(state.elapsed_s)} elapsed, {left}"
+        if state.silent_s >= SILENT_S:
+            clock = f"no word for {format_clock(state.silent_s)}"
+        title = one_line(state.title) if self.narrow else f"builddoctor  {one_line(state.title)}"
+        text = Text(self.signs.words(title), style="bold")
+        _cut(text, max(1, self.width - len(clock) - 3), self.signs, pad=True)
+        return text.append(f" {clock}", style="yellow" if state.silent_s >= SILENT_S else "not bold")
+
+    def _units(self) -> Text:
+        state, signs = self.state, self.signs
+        text = Text("units".ljust(LABEL_CELLS))
+        if state.units_total:
+            filled = round(self.bar * min(1.0, state.units_done / state.units_total))
+            text.append(signs.full * filled, style="green")
+            text.append(signs.empty * (self.bar - filled) + "  ")
+            text.append(f"{state.units_done} of {state.units_total}")
+        else:
+            text.append(f"{state.units_done} done, {state.units_open} open")
+        told = [] if self.narrow else [f"phases {state.phases_done}"]
+        told += [f"redone {state.requeued}"] if state.requeued or not self.narrow else []
+        told += [f"kernel kills {state.kernel_kills}"] if state.kernel_kills or not self.narrow else []
+        return text.append("   " + signs.words(" · ").join(told))
+
+    def _memory(self) -> Text:
+        """Used memory, the budget's end and the reserve behind it, on the scale of the limit."""
+        state, signs = self.state, self.signs
+        text = Text("memory".ljust(LABEL_CELLS))
+        scale = max(state.limit_mib, state.budget_mib, 1.0)
+        cells = self.bar - 2
+        used = min(cells, round(cells * state.used_mib / scale))
+        budget = min(cells - 1, max(used, round(cells * state.budget_mib / scale)))
+        text.append(signs.left)
+        text.append(signs.full * min(used, budget), style="cyan")
+        text.append(signs.free * (budget - min(used, budget)))
+        text.append(signs.edge, style="yellow")
+        text.append(signs.reserve * (cells - 1 - budget) + signs.right + "  ", style="dim")
+        text.append(f"{format_gib(state.used_mib)} of {format_gib(state.budget_mib)} GiB budget")
+        return text.append(f"   limit {format_gib(state.limit_mib)} ({one_line(state.limited_by)})", style="dim")
+
+    def _jobs(self) -> Text:
+        state = self.state
+        text = f"{'jobs':<{LABEL_CELLS}}now {state.jobs}   so far {state.jobs_mean:.1f}, most {state.jobs_max}"
+        if not self.narrow:
+            threads = f", threads {state.threads}" if state.threads else ""
+            text += f"   (window MAX_JOBS={state.window}{threads})"
+        return Text(text)
+
+    def _running(self, most: int) -> list[Text]:
+        rows = sorted(self.state.running, key=lambda row: -(row.rss_mib // SORT_STEP_MIB))
+        if not self.detailed:
+            most = min(most, MOST_RUNNING_ROWS + (len(rows) > MOST_RUNNING_ROWS))
+        shown = rows if len(rows) <= most else rows[: max(0, most - 1)]
+        lines = [self._running_row(row) for row in shown]
+        if rest := rows[len(shown) :]:
+            held = format_mib(sum(row.rss_mib for row in rest))
+            lines.append(Text(f"  {self.signs.more}{len(rest)} more, {held}", style="dim"))
+        return lines
+
+    def _running_row(self, row: RunningRow) -> Text:
+        of = f"{format_mib(row.rss_mib):>8} of ~{format_mib(row.estimate_mib)}"
+        tail = f"  {of:<20}{format_clock(row.running_s):>6}"
+        if self.detailed and not self.narrow:
+            left = f"~{format_clock(row.left_s)} left" if row.left_s else ""
+            tail += f"  {left:<11}"
+            if self.width >= WIDE:
+                tail += f"  reserve {format_mib(row.reserve_mib):<8}  {one_line(row.evidence)[:28]:<28}"
+        cells = min(MOST_NAME_CELLS, self.width - len(tail) - 1)
+        return self._name(row.kind, row.source, row.arch, max(10, cells)).append(tail)
+
+    def _name(self, kind: str, source: str, arch: str, cells: int) -> Text:
+        """Kind, source and architecture in so many cells; of a long path its end, which tells it from others."""
+        head = f"  {kind:<{KIND_CELLS}}"
+        end = f" {arch}" if arch else ""
+        room = cells - cell_len(head) - cell_len(end)
+        if room < 8:
+            end, room = "", cells - cell_len(head)
+        name = fit_left(self.signs.words(one_line(source)), room, self.signs.more)
+        text = Text(head + name + end)
+        _cut(text, cells, self.signs, pad=True)
+        return text
+
+    def _waiting(self) -> list[Text]:
+        state = self.state
+        label = "waits".ljust(LABEL_CELLS)
+        if self.detailed and state.waits:
+            most = min(MOST_WAIT_ROWS, max(1, self.rows // 3))
+            shown = state.waits if len(state.waits) <= most else state.waits[: most - 1]
+            lines = [self._wait_row(row, label if not index else " " * LABEL_CELLS) for index, row in enumerate(shown)]
+            if rest := len(state.waits) - len(shown):
+                lines.append(Text(f"{'':<{LABEL_CELLS}}{self.signs.more}{rest} more", style="dim"))
+            return lines
+        if state.held is None:
+            return [Text(f"{label}{state.waiting} for a core", style="dim")] if state.waiting else []
+        others = f"; {state.waiting - 1} more wait" if state.waiting > 1 else ""
+        return [Text(f"{label}{self._wait(state.held, others)}")]
+
+    def _wait_row(self, row: WaitingRow, label: str) -> Text:
+        clock = f"{format_clock(row.waited_s):>7}"
+        text = Text(label + self._wait(row, "", taken=len(clock) + 2))
+        _cut(text, max(1, self.width - len(clock) - 2), self.signs, pad=True)
+        return text.append(clock)
+
+    def _wait(self, row: WaitingRow, more: str, taken: int = 1) -> str:
+        """Who waits and why, in one line: the path gives way to the reason."""
+        room = 0
+        before = after = ""
+        for brief in (False, True):
+            before, after = wait_words(row, brief=brief)
+            room = self.width - LABEL_CELLS - taken - cell_len(before + after + more) - len(row.kind) - 3
+            if room >= min(len(row.source), LEAST_NAME_CELLS):
+                break
+        name = fit_left(self.signs.words(one_line(row.source)), max(12, room), self.signs.more)
+        return f"{before}: {name} {row.kind}{after}{more}"
+
+    def _events(self) -> list[Text]:
+        most = MOST_EVENT_ROWS if self.roomy else 1
+        return [
+            Text(
+                f"{format_clock(event.at_s):<{LABEL_CELLS}}{one_line(event.text)}",
+                style="yellow" if event.warning else "",
+            )
+            for event in self.state.events[-most:]
+        ]
 
 
-def _units(state: BoardState) -> Text:
-    text = Text("units".ljust(LABEL_CELLS))
-    if state.units_total:
-        filled = round(BAR_CELLS * min(1.0, state.units_done / state.units_total))
-        text.append("█" * filled, style="green")
-        text.append("░" * (BAR_CELLS - filled) + "  ")
-        text.append(f"{state.units_done} of {state.units_total}")
-    else:
-        text.append(f"{state.units_done} done, {state.units_open} open")
-    text.append(f"      phases {state.phases_done} · redone {state.requeued} · kernel kills {state.kernel_kills}")
-    return text
+def fit_left(text: str, cells: int, more: str) -> str:
+    """The end of a text in so many cells, with ``more`` before it where something was left out."""
+    if cell_len(text) <= cells:
+        return text
+    kept = text
+    while kept and cell_len(kept) > cells - cell_len(more):
+        kept = kept[1:]
+    # At the border of a folder where that is near.
+    slash = kept.find("/")
+    if 0 <= slash <= len(kept) // 3:
+        kept = kept[slash:]
+    return more + kept
 
 
-def _memory(state: BoardState) -> Text:
-    """Used memory, the budget's end (│) and the reserve behind it, on the scale of the limit."""
-    text = Text("memory".ljust(LABEL_CELLS))
-    scale = max(state.limit_mib, state.budget_mib, 1.0)
-    cells = BAR_CELLS - 2
-    used = min(cells, round(cells * state.used_mib / scale))
-    budget = min(cells - 1, max(used, round(cells * state.budget_mib / scale)))
-    text.append("▕")
-    text.append("█" * min(used, budget), style="cyan")
-    text.append("·" * (budget - min(used, budget)))
-    text.append("│", style="yellow")
-    text.append("─" * (cells - 1 - budget) + "▏ ", style="dim")
-    text.append(f"{format_gib(state.used_mib)} of {format_gib(state.budget_mib)} GiB budget   ")
-    text.append(f"limit {format_gib(state.limit_mib)} ({state.limited_by})", style="dim")
-    return text
-
-
-def _jobs(state: BoardState) -> Text:
-    return Text(
-        f"{'jobs':<{LABEL_CELLS}}now {state.jobs}   so far {state.jobs_mean:.1f}, most {state.jobs_max}   "
-        f"(window MAX_JOBS={state.window}, threads {state.threads})"
-    )
-
-
-def _running(row: RunningRow, width: int) -> Text:
-    of = f"{format_mib(row.rss_mib):>8} of ~{format_mib(row.estimate_mib)}"
-    tail = f"  {of:<22}{format_clock(row.running_s):>6}"
-    name = Text(f"  {row.kind:<10} {one_line(row.source)}{' ' + row.arch if row.arch else ''}")
-    name.truncate(max(10, width - len(tail) - 1), overflow="ellipsis", pad=True)
-    return name.append(tail)
-
-
-def _waiting(state: BoardState) -> Text:
-    label = "waiting".ljust(LABEL_CELLS)
-    if state.held is None:
-        return Text(f"{label}{state.waiting} for a core" if state.waiting else "", style="dim")
-    held = state.held
-    why = f"{format_mib(held.free_mib)} free" if held.reason == "memory" else held.reason
-    more = f"; {state.waiting - 1} more wait" if state.waiting > 1 else ""
-    return Text(f"{label}{one_line(held.source)} {held.kind} needs ~{format_mib(held.needs_mib)}: {why}{more}")
+def _cut(line: Text, cells: int, signs: Signs, *, pad: bool = False) -> None:
+    line.no_wrap = True
+    if cell_len(line.plain) > cells:
+        line.truncate(max(0, cells - cell_len(signs.more)), overflow="crop")
+        line.append(set_cell_size(signs.more, min(cell_len(signs.more), cells)))
+    if pad:
+        line.pad_right(max(0, cells - cell_len(line.plain)))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from builddoctor.model.summary import Summary
 from builddoctor.units import format_clock, format_gib, format_mib
 
 
-def closing(summary: Summary, *, title: str, blame: str = "", peak_mib: float = 0.0) -> list[str]:
-    """Lines after a build. ``blame``: the phase that could not be saved, and the most that it held."""
+def closing(
+    summary: Summary, *, title: str, blame: str = "", peak_mib: float = 0.0, last: Sequence[str] = ()
+) -> list[str]:
+    """Lines after a build. ``blame``: the phase that could not be saved, and the most that it held.
+
+    ``last``: what a failed build is to end with, from its trace; without them the summary has to do.
+    """
     lines = [_headline(summary, title)]
+    if last:
+        return [*lines, *_figures(summary), f"  trace   {summary.trace}", *last]
     if summary.verdict == "too-big":
         lines += [
             f"  {blame} does not fit: the kernel ended it at {format_mib(peak_mib)} while it ran alone.",
@@ -27,24 +36,27 @@ def closing(summary: Summary, *, title: str, blame: str = "", peak_mib: float = 
         lines.append(
             f"  {blame} was killed twice from outside; no kernel counter rose, so it was not this memory limit."
         )
+    return [*lines, *_figures(summary), *_pauses(summary), f"  trace   {summary.trace}"]
+
+
+def _figures(summary: Summary) -> list[str]:
     redone = f"{summary.requeued} phase{'s' * (summary.requeued != 1)} redone"
-    lines.append(
-        f"  peak {format_gib(summary.peak_mib)} of {format_gib(summary.limit_mib)} GiB · {summary.units} units, "
-        f"{summary.phases} phases · {redone} · kernel kills {summary.kernel_oom_kills}"
-    )
+    peak = f"peak {format_gib(summary.peak_mib)} of {format_gib(summary.limit_mib)} GiB"
+    counts = f"{summary.units} units, {summary.phases} phases · {redone} · kernel kills {summary.kernel_oom_kills}"
     each_ms = 1000 * summary.gate_overhead_s / summary.gates if summary.gates else 0.0
-    lines.append(
-        f"  jobs {summary.effective_jobs_mean:.1f} on average, {summary.effective_jobs_max} at most · "
-        f"gates {summary.gate_overhead_s:.1f} s ({each_ms:.0f} ms and at most {summary.gate_peak_mib:.0f} MiB each)"
-    )
-    if summary.paused:
-        times = "once" if summary.paused == 1 else f"{summary.paused} times"
-        lines += [
-            f"  {times} a process that no gate caught was stopped for a while, as memory ran short: that is weaker",
-            "  than a gate, which has it wait before it starts. Let the build take compilers from PATH, $CC and $CXX.",
-        ]
-    lines.append(f"  trace   {summary.trace}")
-    return lines
+    jobs = f"jobs {summary.effective_jobs_mean:.1f} on average, {summary.effective_jobs_max} at most"
+    each = f"{each_ms:.0f} ms and at most {summary.gate_peak_mib:.0f} MiB each"
+    return [f"  {peak} · {counts}", f"  {jobs} · gates {summary.gate_overhead_s:.1f} s ({each})"]
+
+
+def _pauses(summary: Summary) -> list[str]:
+    if not summary.paused:
+        return []
+    times = "once" if summary.paused == 1 else f"{summary.paused} times"
+    return [
+        f"  {times} a process that no gate caught was stopped for a while, as memory ran short: that is weaker",
+        "  than a gate, which has it wait before it starts. Let the build take compilers from PATH, $CC and $CXX.",
+    ]
 
 
 def _headline(summary: Summary, title: str) -> str:

@@ -5,6 +5,8 @@ Covers: what the summary and the screen report. Does *not* cover: deciding anyth
 
 from __future__ import annotations
 
+from builddoctor.policy.time_left import Works
+
 
 class Accounts:
     """Adds up; every method is cheap. Times are seconds of one monotonic clock, sizes MiB."""
@@ -26,6 +28,8 @@ class Accounts:
         self.gate_peak_mib = 0.0
         self.answer_s = 0.0
         self.jobs_max = 0
+        self.works = Works()
+        self._first_s: float | None = None
         self._jobs = 0
         self._jobs_since_s = start_s
         self._busy_s = 0.0
@@ -37,6 +41,8 @@ class Accounts:
         if self._jobs > 0:
             self._busy_s += passed_s
             self._job_seconds += passed_s * self._jobs
+        if jobs and self._first_s is None:
+            self._first_s = now_s
         self._jobs, self._jobs_since_s = jobs, now_s
         self.jobs_max = max(self.jobs_max, jobs)
 
@@ -44,6 +50,12 @@ class Accounts:
         """Phases running at once, mean over the time that any ran."""
         self.jobs_changed(self._jobs, now_s)
         return self._job_seconds / self._busy_s if self._busy_s > 0 else 0.0
+
+    def work_rate(self, now_s: float) -> float:
+        """Seconds of phases done a second, since the first began; 0 before."""
+        self.jobs_changed(self._jobs, now_s)
+        passed_s = now_s - self._first_s if self._first_s is not None else 0.0
+        return self._job_seconds / passed_s if passed_s > 0 else 0.0
 
     def gate_ended(self, *, cpu_s: float, peak_kib: int) -> None:
         """A gate said what it cost itself."""

@@ -140,6 +140,7 @@ class _Build:
             answer_front=self.fronts.answer,
             remembering=self.remembering,
             holds_units=True,
+            estimator=estimator,
         )
         self.signalled: int | None = None
         self._guardian: Guardian | None = None
@@ -169,6 +170,7 @@ class _Build:
             caps=list(prepared.knobs.caps),
             boot_id=(self.root.text("/proc/sys/kernel/random/boot_id") or "").strip(),
             oom_kills=KillCounter(self.root).host(),
+            threads=prepared.knobs.threads,
         )
 
     async def run(self, make_screen: Callable[[Session, Prepared, Fronts], Screen]) -> Finished:
@@ -182,6 +184,7 @@ class _Build:
             reading=self.prepared.reading,
             rules=self.rules,
             sharing=sharing,
+            planned=lambda: self.fronts.planned,
         )
         self._pausing = sampler.pausing
         screen = make_screen(self.session, self.prepared, self.fronts)
@@ -210,7 +213,7 @@ class _Build:
                 ended.set()
 
         loop.add_reader(guardian.fileno(), hear)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             loop.add_signal_handler(number, self._interrupted, number)
         tasks = [asyncio.create_task(sampler.run()), *screen.start()]
         try:

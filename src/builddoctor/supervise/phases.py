@@ -12,6 +12,7 @@ import os
 from builddoctor.intercept.guardian import PidHandle
 from builddoctor.model.evidence import KillCause
 from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
+from builddoctor.policy.actions import Hold
 from builddoctor.sensors.process import Processes, RssProbe
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.supervise.kill_evidence import Baseline
@@ -36,6 +37,8 @@ class LivePhase:
         self.granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """True: start (again); False: give up"""
         self.killed_by_us = False
+        self.hold: Hold | None = None
+        """why it waits, as the governor said it last"""
         self.outcome: Outcome | None = None
         """of its last run"""
         self.before: Baseline | None = None
@@ -148,6 +151,7 @@ class LivePhase:
         """Wait for another admission."""
         self.granted = asyncio.get_running_loop().create_future()
         self.admitted_at_s = None
+        self.hold = None
         self.killed_by_us = False
         self.cause = None
         # What a run took that had to be ended is not what the phase needs.

@@ -11,6 +11,7 @@ at 6000 MiB/s, as earlyoom and nohang do.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from builddoctor.model.limits import MemoryReading
 from builddoctor.policy.budget import OPEN_UNIT_MIB, allowance, budget_mib
@@ -50,6 +51,7 @@ class Sampler:
         reading: MemoryReading,
         rules: Rules,
         sharing: Sharing | None = None,
+        planned: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.reading = reading
         self.total_mib = 0.0
@@ -58,6 +60,7 @@ class Sampler:
         self._clock = clock
         self._pace = rules.pace
         self._rest_s = rules.rest_s
+        self._planned = planned
         self._rereading = Rereading(session, rules.crosscheck, clock=clock)
         self._thrashing = Thrashing(session, rules.thrash, clock=clock)
         self._sharing = sharing or Sharing(session, None, slots=1, root=session.root, clock=clock)
@@ -208,6 +211,7 @@ class Sampler:
                     open_units=len(session.units.open) - len(session.holding),
                     held_units=len(session.holding),
                     oom_kills=session.evidence.total(),
+                    planned=self._planned(),
                 )
             )
         if at_s >= self._next_sync_s and (self._sync is None or self._sync.done()):

@@ -1,43 +1,41 @@
 """Shows a running build: a live board on a terminal, else a line every few seconds and every event.
 
-Covers: gathering the board's state, refreshing it, passing the build's own output on above it.
-Does *not* cover: what it looks like (``render``). Everything goes to stderr; the build's stdout stays stdout.
+Covers: when which, passing the build's own output on above the board, what stays on the terminal afterwards.
+Does *not* cover: what it looks like (``render``), the terminal (``supervise.live_board``).
+Everything goes to stderr; the build's stdout stays stdout where that is no terminal.
 """
 
 from __future__ import annotations
 
 import asyncio
-import codecs
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 
-from rich.console import Console
-from rich.live import Live
-
-from builddoctor.model.board import BoardState, EventRow, RunningRow, WaitingRow
-from builddoctor.render.board import board
-from builddoctor.render.lines import event_line, progress_line
+from builddoctor.model.board import BoardState, EventRow
+from builddoctor.render.lines import event_line, progress_line, wait_line
+from builddoctor.render.passage import Passage
+from builddoctor.render.signs import UNICODE, signs_for
 from builddoctor.supervise.fronts import Fronts
+from builddoctor.supervise.gathering import Gathering
+from builddoctor.supervise.live_board import REFRESH_S, LiveBoard
 from builddoctor.supervise.prepare import Prepared
 from builddoctor.supervise.sampler import Sampler
 from builddoctor.supervise.session import Session
+from builddoctor.supervise.terminal import Terminal, is_watched_elsewhere
 
-BOARD_EVERY_S = 0.25
 LINE_EVERY_S = 10.0
+READ_BYTES = 64 * 1024
+MOST_KEPT_EVENTS = 30
 
 
 def wants_board(env: Mapping[str, str]) -> bool:
-    """A live board: only on a terminal that can move its cursor, and not in CI."""
-    return sys.stderr.isatty() and not env.get("CI") and env.get("TERM", "dumb") != "dumb"
-
-
-def short_name(source: str, cwd: str) -> str:
-    """A source as the user knows it: below the build's folder without that, elsewhere by its last three parts."""
-    if source.startswith(cwd + "/"):
-        return source[len(cwd) + 1 :]
-    return "/".join(source.split("/")[-3:]) if source.startswith("/") else source
+    """A live board: on a terminal that can move its cursor, that nobody else writes to, and not in CI."""
+    if not sys.stderr.isatty() or env.get("CI") or env.get("TERM", "dumb") == "dumb":
+        return False
+    return not is_watched_elsewhere(1)
 
 
 class Screen:
@@ -46,21 +44,21 @@ class Screen:
     stdout_fd: int | None = None
     stderr_fd: int | None = None
 
-    def __init__(self, session: Session, prepared: Prepared, fronts: Fronts, *, title: str, cwd: str) -> None:
-        self._cwd = cwd
+    def __init__(
+        self, session: Session, prepared: Prepared, fronts: Fronts, *, title: str, cwd: str, env: Mapping[str, str]
+    ) -> None:
         self._session = session
-        self._prepared = prepared
-        self._fronts = fronts
-        self._title = title
-        self._sampler: Sampler | None = None
+        self._gathering = Gathering(session, prepared, fronts, title=title, cwd=cwd)
+        # A file or a pipe takes everything; what a terminal shows is another matter.
+        self._signs = signs_for(env) if sys.stderr.isatty() else UNICODE
         session.on_event = self.event
 
     def watch(self, sampler: Sampler) -> None:
-        self._sampler = sampler
+        self._gathering.sampler = sampler
 
     def start(self) -> list[asyncio.Task[None]]:
         """Begin to show; the tasks are cancelled at the end."""
-        return [asyncio.create_task(self._refresh())]
+        return [asyncio.create_task(self._lines())]
 
     async def stop(self) -> None:
         """Show what is still to be shown."""
@@ -68,126 +66,131 @@ class Screen:
     def event(self, event: EventRow) -> None:
         self._say(event_line(event))
 
-    async def _refresh(self) -> None:
-        while True:
-            await asyncio.sleep(LINE_EVERY_S)
-            self._say(progress_line(self.state()))
-
-    @staticmethod
-    def _say(text: str) -> None:
-        # The terminal may be gone (SIGHUP); that must not stop the build from being ended in order.
-        with contextlib.suppress(OSError, ValueError):
-            print(text, file=sys.stderr, flush=True)  # noqa: T201
-
     def state(self) -> BoardState:
         """The picture now."""
-        session, accounts = self._session, self._session.accounts
-        now_s = accounts.start_s + session.at_s()
-        reading = self._sampler.reading if self._sampler else self._prepared.reading
-        running = tuple(
-            RunningRow(
-                kind=live.phase.kind.value,
-                source=short_name(live.phase.source, self._cwd),
-                arch=live.phase.arch,
-                rss_mib=live.rss_mib,
-                estimate_mib=live.estimate.peak_mib if live.estimate else 0.0,
-                running_s=now_s - live.admitted_at_s,
-            )
-            for live in session.live.values()
-            if live.admitted_at_s is not None
-        )
-        planned = self._fronts.planned
-        return BoardState(
-            title=self._title,
-            elapsed_s=session.at_s(),
-            units_done=accounts.units_done,
-            units_open=accounts.units - accounts.units_done - len(session.holding),
-            units_total=max(planned, accounts.units) if planned else None,
-            phases_done=accounts.phases_done,
-            requeued=accounts.requeued,
-            kernel_kills=session.evidence.total(),
-            used_mib=self._sampler.total_mib if self._sampler else 0.0,
-            budget_mib=session.governor.budget_mib,
-            limit_mib=reading.limit_mib,
-            limited_by=reading.tightest.source,
-            jobs=session.governor.running,
-            jobs_mean=accounts.jobs_mean(now_s),
-            jobs_max=accounts.jobs_max,
-            window=self._prepared.knobs.window,
-            threads=self._prepared.knobs.threads,
-            running=running,
-            waiting=session.governor.waiting,
-            held=self._held(now_s),
-            events=tuple(session.events),
-        )
+        return self._gathering.state()
 
-    def _held(self, now_s: float) -> WaitingRow | None:
-        held = self._session.held
-        live = self._session.live.get(held.phase_id) if held is not None else None
-        if held is None or live is None or live.admitted_at_s is not None:
-            return None
-        return WaitingRow(
-            kind=live.phase.kind.value,
-            source=short_name(live.phase.source, self._cwd),
-            needs_mib=held.needs_mib,
-            free_mib=max(0.0, self._session.governor.budget_mib - self._session.governor.committed_mib),
-            reason=held.reason,
-            waited_s=now_s - live.asked_at_s,
-        )
+    async def _lines(self) -> None:
+        while True:
+            await asyncio.sleep(LINE_EVERY_S)
+            self._say_progress()
+
+    def _say_progress(self) -> None:
+        state = self.state()
+        self._say(progress_line(state))
+        if state.held is not None:
+            self._say(wait_line(state.elapsed_s, state.held))
+
+    def _say(self, text: str) -> None:
+        # The terminal may be gone (SIGHUP); that must not stop the build from being ended in order.
+        with contextlib.suppress(OSError, ValueError):
+            print(self._signs.words(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
 class BoardScreen(Screen):
     """A live board at the foot of the terminal; what the build prints goes by above it."""
 
-    def __init__(self, session: Session, prepared: Prepared, fronts: Fronts, *, title: str, cwd: str) -> None:
-        super().__init__(session, prepared, fronts, title=title, cwd=cwd)
-        self._console = Console(stderr=True, highlight=False)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
+    def __init__(
+        self, session: Session, prepared: Prepared, fronts: Fronts, *, title: str, cwd: str, env: Mapping[str, str]
+    ) -> None:
+        super().__init__(session, prepared, fronts, title=title, cwd=cwd, env=env)
+        self._terminal = Terminal(2, env)
+        self._terminal.on_room = self._read_again
+        self._board = LiveBoard(self._terminal, env, self.state, on_quit=self._quit)
         self._reader, self.stderr_fd = os.pipe()
         os.set_blocking(self._reader, False)
-        # Where stdout goes to a file or a pipe, it is left alone.
+        # Where stdout goes to a file, it is left alone.
         self.stdout_fd = self.stderr_fd if sys.stdout.isatty() else None
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._unfinished = ""
+        self._passage = Passage()
+        self._reading = False
+        self._kept: list[EventRow] = []
+        self._begun = self._ended = self._over = False
 
     def start(self) -> list[asyncio.Task[None]]:
         if self.stderr_fd is not None:
             # The build has it now; end of file comes when the last of it has gone.
             os.close(self.stderr_fd)
-        asyncio.get_running_loop().add_reader(self._reader, self._pass_on)
-        self._live.start()
-        return [asyncio.create_task(self._refresh())]
+        self._begun = True
+        self._read_again()
+        self._board.open()
+        return [asyncio.create_task(self._refresh()), asyncio.create_task(self._lines())]
 
     async def stop(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._reader)
-        self._pass_on()
+        self._ended = True
+        self._stop_reading()
+        while self._pass_on():
+            # What the build printed last is never dropped, however slow the terminal is.
+            await self._terminal.written()
         os.close(self._reader)
-        if self._unfinished:
-            self._print(self._unfinished)
-        self._live.stop()
+        style = self._passage.style
+        self._board.text(self._passage.rest(), style=style)
+        self._board.close()
+        self._say_kept()
+        await self._terminal.written()
+        self._terminal.close()
+        self._over = True
 
     def event(self, event: EventRow) -> None:
-        """Events are part of the board."""
+        """On the board, and a warning for good when that has gone; where there is none at the moment, at once."""
+        if self._begun and not self._board.visible:
+            self._say(event_line(event))
+        elif event.warning:
+            self._kept.append(event)
 
     async def _refresh(self) -> None:
         while True:
-            self._live.update(board(self.state(), self._console.width), refresh=True)
-            await asyncio.sleep(BOARD_EVERY_S)
+            await asyncio.sleep(REFRESH_S)
+            self._board.refresh()
 
-    def _pass_on(self) -> None:
-        """Print whole lines of what the build wrote above the board, as they are."""
+    async def _lines(self) -> None:
         while True:
-            try:
-                data = os.read(self._reader, 65536)
-            except BlockingIOError:
-                return
-            if not data:
-                asyncio.get_running_loop().remove_reader(self._reader)
-                return
-            *lines, self._unfinished = (self._unfinished + self._decoder.decode(data)).split("\n")
-            if lines:
-                self._print("\n".join(lines))
+            await asyncio.sleep(LINE_EVERY_S)
+            if not self._board.visible:
+                self._say_progress()
 
-    def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            self._console.out(text, highlight=False)
+    def _quit(self) -> None:
+        self._board.close()
+        trace = shlex.quote(str(self._session.trace.path))
+        self._say(f"the board is closed, the build goes on; `builddoctor watch {trace}` shows it again")
+        self._say_kept()
+
+    def _say_kept(self) -> None:
+        for event in self._kept[-MOST_KEPT_EVENTS:]:
+            self._say(event_line(event))
+        self._kept.clear()
+
+    # -- the build's output --------------------------------------------------------------------------------
+
+    def _read_again(self) -> None:
+        if not self._reading and not self._ended:
+            self._reading = True
+            asyncio.get_running_loop().add_reader(self._reader, self._pass_on)
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            asyncio.get_running_loop().remove_reader(self._reader)
+
+    def _pass_on(self) -> bool:
+        """Show a piece of what the build wrote; False when there was none. The build waits for a slow terminal."""
+        if self._terminal.crowded and not self._ended:
+            self._stop_reading()
+            return True
+        try:
+            data = os.read(self._reader, READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._ended = True
+            self._stop_reading()
+            return False
+        style = self._passage.style
+        lines = self._passage.feed(data)
+        self._board.text(lines, unfinished=self._passage.unfinished, style=style)
+        return True
+
+    def _say(self, text: str) -> None:
+        if self._over:
+            super()._say(text)
+            return
+        self._board.text([self._signs.words(text).encode("utf-8", "replace")], unfinished=self._passage.unfinished)

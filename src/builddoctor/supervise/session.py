@@ -18,6 +18,7 @@ from builddoctor.model.board import EventRow
 from builddoctor.model.evidence import KillCause
 from builddoctor.model.phase import Outcome, Phase, Unit
 from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, OpenUnit, Requeue, Warn
+from builddoctor.policy.estimator import Estimator
 from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, UnitEnded, UnitRegistered
 from builddoctor.policy.governor import Governor
 from builddoctor.policy.kill_cause import describe as describe_cause
@@ -57,6 +58,7 @@ class Session:
         answer_front: FrontAnswer,
         remembering: Remembering | None = None,
         holds_units: bool = False,
+        estimator: Estimator | None = None,
     ) -> None:
         self.governor = governor
         self.trace = trace
@@ -67,6 +69,8 @@ class Session:
         self.processes = Processes(root)
         self.live: dict[int, LivePhase] = {}
         self.remembering = remembering
+        self.estimator = estimator
+        """asked for times only; sizes are the governor's"""
         self.units = Units(
             self.processes,
             began=self._unit_began,
@@ -76,7 +80,6 @@ class Session:
         self.holding = Holding(clock)
         self.verdict: GiveUp | None = None
         self.given_up: LivePhase | None = None
-        self.held: Hold | None = None
         self.events: deque[EventRow] = deque(maxlen=EVENTS_SHOWN)
         self.on_event: Callable[[EventRow], None] = lambda _: None
         self.as_seen: Callable[[LivePhase, PhaseEnded], PhaseEnded] = lambda _, ended: ended
@@ -235,6 +238,7 @@ class Session:
             wall_s=self._clock() - started_s,
         )
         live.outcome = ended.outcome
+        self.accounts.works.phase_ran(live.phase.unit_id, ended.wall_s)
         self._finish(live, ended, message)
         if self.remembering is not None:
             self.remembering.phase_ended(
@@ -304,6 +308,7 @@ class Session:
     def _unit_ended(self, unit: Unit) -> None:
         self.holding.forget(unit.unit_id)
         self.accounts.units_done += unit.counted
+        self.accounts.works.unit_ended(unit.unit_id, counted=unit.counted)
         self.trace.write(records.UnitDone(at_s=self.at_s(), unit_id=unit.unit_id))
         if self.remembering is not None:
             self.remembering.unit_ended(unit)
@@ -316,8 +321,8 @@ class Session:
         if isinstance(action, Admit):
             self._admit(action)
         elif isinstance(action, Hold):
-            self.held = action
             live = self.live[action.phase_id]
+            live.hold = action
             needs, free = format_mib(action.needs_mib), format_mib(action.free_mib)
             text = f"waits: {describe(live.phase)} needs {needs}, {free} free ({action.reason})"
             self.trace.write(records.Note(at_s=self.at_s(), text=text, level="hold"))
@@ -342,8 +347,6 @@ class Session:
         live.admitted_at_s = now_s
         live.before = self.evidence.baseline(live.gate_pid if live.trusted else None)
         live.estimate = action.estimate
-        if self.held is not None and self.held.phase_id == action.phase_id:
-            self.held = None
         self.trace.write(
             records.PhaseAdmitted(
                 at_s=self.at_s(),

@@ -10,6 +10,8 @@ version; a reader skips records whose ``t`` it does not know.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from builddoctor.model.phase import Estimate, Phase, Unit
@@ -17,17 +19,22 @@ from builddoctor.model.summary import Summary
 
 TRACE_SCHEMA = 1
 
+Seconds = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
+Mib = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""Numbers beyond any build's: a line that holds one is not readable, and nobody need think of sums that overflow."""
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", omit_defaults=True):
     """Base of all records."""
 
-    at_s: float
+    at_s: Seconds
 
 
 class Header(Record, frozen=True, kw_only=True, tag="header"):
     """First line: what was run, where, under which limits."""
 
-    schema: int
+    schema: Whole
     builddoctor: str
     trace_id: str
     started_at: str
@@ -36,18 +43,20 @@ class Header(Record, frozen=True, kw_only=True, tag="header"):
     cwd: str
     title: str
     archs: list[str]
-    cores: int
-    window: int
-    budget_mib: float
-    limit_mib: float
+    cores: Whole
+    window: Whole
+    budget_mib: Mib
+    limit_mib: Mib
     limited_by: str
-    page_kib: int
+    page_kib: Whole
     toolkit: str = ""
     nvcc: str = ""
     caps: list[str] = msgspec.field(default_factory=list)
     boot_id: str = ""
-    oom_kills: int | None = None
+    oom_kills: Whole | None = None
     """the kernel's kill counter at the start"""
+    threads: Whole = 0
+    """nvcc's ``--threads``; 0 in traces that do not say"""
 
 
 class UnitBegan(Record, frozen=True, kw_only=True, tag="unit"):
@@ -55,7 +64,7 @@ class UnitBegan(Record, frozen=True, kw_only=True, tag="unit"):
     source: str
     output: str = ""
     archs: list[str] = msgspec.field(default_factory=list)
-    threads: int = 1
+    threads: Whole = 1
     counted: bool = True
     argv_digest: str = ""
 
@@ -74,61 +83,61 @@ class UnitDone(Record, frozen=True, kw_only=True, tag="unit-end"):
 
 
 class PhaseQueued(Record, frozen=True, kw_only=True, tag="ask"):
-    phase_id: int
+    phase_id: Whole
     unit_id: str
     kind: str
     tool: str
     source: str
     arch: str = ""
-    input_mib: float = 0.0
+    input_mib: Mib = 0.0
     argv_digest: str = ""
-    estimate_mib: float
-    reserve_mib: float
+    estimate_mib: Mib
+    reserve_mib: Mib
     estimate_source: str
 
 
 class PhaseAdmitted(Record, frozen=True, kw_only=True, tag="admit"):
-    phase_id: int
-    reserve_mib: float
-    waited_s: float
-    running: int
+    phase_id: Whole
+    reserve_mib: Mib
+    waited_s: Seconds
+    running: Whole
 
 
 class PhaseStarted(Record, frozen=True, kw_only=True, tag="start"):
-    phase_id: int
-    pid: int
+    phase_id: Whole
+    pid: Whole
 
 
 class PhaseCurve(Record, frozen=True, kw_only=True, tag="rss"):
     """Memory of one running phase, written when it changed by a twentieth and by 16 MiB at least."""
 
-    phase_id: int
-    rss_mib: float
+    phase_id: Whole
+    rss_mib: Mib
 
 
 class PhaseFinished(Record, frozen=True, kw_only=True, tag="end"):
-    phase_id: int
+    phase_id: Whole
     outcome: str
-    exit_code: int | None = None
-    signal: int | None = None
+    exit_code: Whole | None = None
+    signal: Whole | None = None
     cause: str = ""
     """who sent a SIGKILL that was not ours: ``cgroup``, ``ancestor``, ``host``, ``oomd``, ``outside`` or ``unknown``"""
-    peak_mib: float
-    wall_s: float
-    cpu_s: float
+    peak_mib: Mib
+    wall_s: Seconds
+    cpu_s: Seconds
 
 
 class Requeued(Record, frozen=True, kw_only=True, tag="requeue"):
-    phase_id: int
-    reserve_mib: float
+    phase_id: Whole
+    reserve_mib: Mib
     solo: bool
-    lost_s: float
+    lost_s: Seconds
 
 
 class Killed(Record, frozen=True, kw_only=True, tag="kill"):
     """builddoctor decided to end a phase."""
 
-    phase_id: int
+    phase_id: Whole
     reason: str
 
 
@@ -152,7 +161,7 @@ class Continued(Record, frozen=True, kw_only=True, tag="continue"):
 
 
 class GaveUp(Record, frozen=True, kw_only=True, tag="give-up"):
-    phase_id: int
+    phase_id: Whole
     verdict: str
     reason: str
 
@@ -160,16 +169,18 @@ class GaveUp(Record, frozen=True, kw_only=True, tag="give-up"):
 class TickRecord(Record, frozen=True, kw_only=True, tag="tick"):
     """Once a second: the whole picture."""
 
-    budget_mib: float
-    limit_mib: float
-    headroom_mib: float
-    ours_mib: float
-    running: int
-    waiting: int
-    open_units: int
-    held_units: int = 0
+    budget_mib: Mib
+    limit_mib: Mib
+    headroom_mib: Mib
+    ours_mib: Mib
+    running: Whole
+    waiting: Whole
+    open_units: Whole
+    held_units: Whole = 0
     """units that wait at their nvcc gate: not among the open ones"""
-    oom_kills: int | None = None
+    oom_kills: Whole | None = None
+    planned: Whole | None = None
+    """units that the build tool means to compile, those that are done included; None while nobody has said"""
 
 
 class Note(Record, frozen=True, kw_only=True, tag="note"):

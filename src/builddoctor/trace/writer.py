@@ -8,6 +8,8 @@ was torn by it is closed first, so that later records stay readable.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 from pathlib import Path
 
@@ -39,6 +41,9 @@ class TraceWriter:
                 f"cannot write the trace {path}: {error.strerror}",
                 hint="name a file in a folder that you may write: `--trace /some/folder/build.jsonl`",
             ) from error
+        with contextlib.suppress(OSError):
+            # Whoever follows the trace sees by it that somebody still writes.
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, *records: Record) -> None:
         """Append records, all in one go; never raises for a full or failing disk."""

@@ -1,0 +1,124 @@
+"""How long a build still takes: a range, not a figure. Pure.
+
+Covers: work that is left over work done a second, the spread of the units seen so far, the last unit that runs alone.
+Does *not* cover: one phase (``policy.durations``); what follows the last unit, such as a link or a wheel.
+
+Work is the time of a unit's phases added up; it is done at the rate of the build so far, waits for memory and all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from builddoctor.model.board import TimeLeft
+
+LEAST_UNITS = 3
+"""Units that must have ended before anything is said."""
+
+Z = 1.28
+"""Standard deviations on either side: four of five."""
+
+PRIOR_SPREAD, PRIOR_UNITS = 0.9, 6
+"""Units of a library differ this much, and that is worth as much as so many units seen."""
+
+UNSEEN_SPREAD = 0.7
+"""Units that come later are not drawn from the same hat as those seen: the build tool has its own order."""
+
+LEAST_ERROR = 0.1
+TAIL_SPREADS, TAIL_SHARE = 1.5, 0.7
+"""The last unit to end, alone, is one of the large ones: so many standard deviations, so much of the largest."""
+
+LONGEST_S = 1e6
+"""Eleven days: more is no figure."""
+
+
+class Works:
+    """The work (s) of units that have ended, added up."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.largest_s = 0.0
+        self._sum_s = 0.0
+        self._sum_squares_s2 = 0.0
+        self._open_s: dict[str, float] = {}
+
+    def phase_ran(self, unit_id: str, wall_s: float) -> None:
+        """A phase of this unit ran for ``wall_s``."""
+        self._open_s[unit_id] = self._open_s.get(unit_id, 0.0) + _known(wall_s)
+
+    def unit_ended(self, unit_id: str, *, counted: bool) -> None:
+        """All of its phases have run. A unit without any was cached, or is none of ours."""
+        work_s = self._open_s.pop(unit_id, 0.0)
+        if counted and work_s > 0:
+            self.count += 1
+            self.largest_s = max(self.largest_s, work_s)
+            self._sum_s += work_s
+            self._sum_squares_s2 += work_s * work_s
+
+    def done_s(self, unit_id: str) -> float:
+        """Work done so far in an open unit."""
+        return self._open_s.get(unit_id, 0.0)
+
+    @property
+    def mean_s(self) -> float:
+        return self._sum_s / self.count if self.count else 0.0
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over mean; of few units rather what is usual than what they show."""
+        squares = PRIOR_UNITS * PRIOR_SPREAD**2
+        if self.count and self.mean_s > 0:
+            squares += max(0.0, self._sum_squares_s2 / self.mean_s**2 - self.count)
+        return math.sqrt(squares / (PRIOR_UNITS + max(0, self.count - 1)))
+
+
+class OpenUnit(msgspec.Struct, frozen=True):
+    """A unit that has begun and not ended."""
+
+    done_s: float
+    """work done in it"""
+    left_s: float | None = None
+    """work left, where somebody has an estimate of this very unit"""
+
+
+def time_left(
+    works: Works, *, to_come: int, open_units: Sequence[OpenUnit], rate: float, jobs: float | None = None
+) -> TimeLeft | None:
+    """Time until the last unit has ended; None when that cannot be said.
+
+    ``to_come``: units not begun; ``rate``: work done a second so far; ``jobs``: phases that run at once now, where
+    that is more than the rate says.
+    """
+    if works.count < LEAST_UNITS or not (math.isfinite(rate) and rate > 0):
+        return None
+    # Short units end first: those that ended are shorter than all. As far as units differ, work in open ones counts.
+    differ = min(1.0, works.spread)
+    mean_s = works.mean_s + differ * sum(_known(unit.done_s) for unit in open_units) / works.count
+    known_s = [_left(unit, mean_s, differ) for unit in open_units]
+    unseen_s = to_come * mean_s
+    longest_s = max(known_s, default=0.0)
+    middle_s = max((sum(known_s) + unseen_s) / rate, longest_s)
+    left = to_come + len(known_s)
+    error = Z * LEAST_ERROR
+    if left:
+        sampling = works.spread * math.sqrt(1 / works.count + 1 / left)
+        error = Z * math.hypot(LEAST_ERROR, sampling, UNSEEN_SPREAD * works.spread / math.sqrt(works.count))
+    # The last units end one by one: at full rate all the time it takes less, with the longest last it takes more.
+    fastest = max(rate, jobs) if jobs is not None and math.isfinite(jobs) else rate
+    low_s = max((sum(known_s) + unseen_s) / fastest, 0.7 * longest_s) / (1 + error)
+    tail_s = max(TAIL_SPREADS * works.spread * mean_s, TAIL_SHARE * works.largest_s) if left else 0.0
+    return TimeLeft(low_s=min(low_s, middle_s), high_s=middle_s * (1 + error * (1 + differ / 2)) + tail_s)
+
+
+def _left(unit: OpenUnit, mean_s: float, differ: float) -> float:
+    """Where all units are alike, what is missing; where they are not, one that took long may take long still."""
+    if unit.left_s is not None:
+        return _known(unit.left_s)
+    return (1 - differ) * max(0.0, mean_s - _known(unit.done_s)) + differ * mean_s
+
+
+def _known(seconds: float) -> float:
+    return min(max(0.0, seconds), LONGEST_S) if math.isfinite(seconds) else 0.0

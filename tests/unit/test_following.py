@@ -1,0 +1,186 @@
+"""A build followed by its trace: the same picture as in its own terminal, from a file that grows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from builddoctor.errors import TraceError
+from builddoctor.supervise.following import Following
+from builddoctor.trace.reader import TraceReader
+from builddoctor.trace.records import AnyRecord, Note, PhaseAdmitted, PhaseQueued, Requeued, TickRecord, UnitBegan
+from builddoctor.trace.tail import TraceTail
+from builddoctor.trace.writer import TraceWriter
+from support.made_traces import Made, usual_units, write_trace
+from unit.builders import header
+
+HEADER = header(cwd="/src", archs=["sm_90"], nvcc="13.0.88", threads=4)
+
+
+def queued(phase_id: int, source: str = "/src/a/gelu.cu", **fields: object) -> PhaseQueued:
+    """A phase of a unit of its own asks."""
+    known = {"at_s": 1.0, "unit_id": f"u{phase_id}", "kind": "cicc", "tool": "cicc", "arch": "sm_90"}
+    sizes = {"estimate_mib": 1000.0, "reserve_mib": 1500.0, "estimate_source": "prior"}
+    return PhaseQueued(**{**known, **sizes, **fields}, phase_id=phase_id, source=source)  # type: ignore[arg-type]
+
+
+def tick(at_s: float, **fields: object) -> TickRecord:
+    known = {"budget_mib": 2000.0, "limit_mib": 2500.0, "headroom_mib": 900.0, "ours_mib": 700.0}
+    counts = {"running": 1, "waiting": 1, "open_units": 2, "oom_kills": 0}
+    return TickRecord(**{**known, **counts, **fields}, at_s=at_s)  # type: ignore[arg-type]
+
+
+def followed(*records: AnyRecord) -> Following:
+    following = Following()
+    for record in (HEADER, *records):
+        following.take(record)
+    return following
+
+
+def test_a_whole_build_ends_with_its_figures(tmp_path: Path) -> None:
+    """What the summary says is what was counted on the way."""
+    following = Following()
+    for record in TraceReader(write_trace(tmp_path / "t.jsonl", Made(units=usual_units(gelu={"cicc": "killed-once"})))):
+        following.take(record)
+    state, summary = following.state(), following.summary
+    assert summary is not None
+    assert following.has_ended()
+    assert (state.units_done, state.units_open) == (summary.units, 0)
+    assert state.requeued == summary.requeued == 1
+    assert state.jobs_max == summary.effective_jobs_max
+    assert (state.running, state.waits, state.waiting, state.jobs) == ((), (), 0, 0)
+
+
+def test_the_middle_of_a_build_is_told_as_it_is() -> None:
+    """Who runs and holds how much, who waits, for how much and since when."""
+    following = followed(
+        UnitBegan(at_s=1, unit_id="u1", source="/src/a/gelu.cu"),
+        UnitBegan(at_s=1, unit_id="u2", source="/src/b.cu"),
+        queued(1),
+        PhaseAdmitted(at_s=2, phase_id=1, reserve_mib=1500, waited_s=1, running=1),
+        queued(2, "/src/b.cu", at_s=3.0),
+        Note(at_s=3, text="waits: cicc sm_90 of /src/b.cu needs 1.5 GiB, 500 MiB free (memory)", level="hold"),
+        Note(at_s=3, text="a warning", level="warning"),
+        tick(4, planned=66),
+    )
+    state = following.state(later_s=1)
+    assert state.title == "demo · sm_90 · nvcc 13.0.88"
+    assert (state.units_done, state.units_open, state.units_total, state.threads) == (0, 2, 66, 4)
+    (row,) = state.running
+    assert (row.source, row.estimate_mib, row.running_s) == ("a/gelu.cu", 1000, 3)
+    assert state.held is not None
+    assert (state.held.source, state.held.reason, state.held.needs_mib, state.held.free_mib) == (
+        "b.cu",
+        "memory",
+        1500,
+        500,
+    )
+    assert state.held.waited_s == 2
+    assert [event.text for event in state.events] == ["a warning"]
+
+
+def test_a_phase_that_is_redone_waits_again() -> None:
+    """With what it needs now."""
+    following = followed(
+        queued(1),
+        PhaseAdmitted(at_s=2, phase_id=1, reserve_mib=1500, waited_s=1, running=1),
+        msgspec.convert(
+            {
+                "t": "end",
+                "at_s": 3,
+                "phase_id": 1,
+                "outcome": "killed-by-kernel",
+                "peak_mib": 1,
+                "wall_s": 1,
+                "cpu_s": 1,
+            },
+            AnyRecord,
+        ),
+        Requeued(at_s=3, phase_id=1, reserve_mib=1900, solo=True, lost_s=1),
+    )
+    state = following.state()
+    assert (state.requeued, state.waiting, state.waits[0].needs_mib) == (1, 1, 1900)
+
+
+def test_records_of_unknown_phases_are_passed_over() -> None:
+    """Their beginning was torn."""
+    following = followed(PhaseAdmitted(at_s=2, phase_id=9, reserve_mib=1, waited_s=1, running=1))
+    assert following.state().jobs == 0
+
+
+# -- the file ------------------------------------------------------------------------------------------------
+
+
+def new_of(tail: TraceTail) -> list[AnyRecord]:
+    return [record for piece in tail.new() for record in piece]
+
+
+def test_a_growing_trace_is_read_as_it_grows(tmp_path: Path) -> None:
+    """A line counts when it is whole; what was torn is passed over."""
+    path = tmp_path / "t.jsonl"
+    writer = TraceWriter(path)
+    writer.write(HEADER)
+    tail = TraceTail(path)
+    assert new_of(tail) == [HEADER]
+    assert new_of(tail) == []
+    line = msgspec.json.encode(tick(1))
+    with path.open("ab") as file:
+        file.write(line[:20])
+    assert new_of(tail) == []
+    with path.open("ab") as file:
+        file.write(line[20:] + b"\nnot a record\n")
+    assert new_of(tail) == [tick(1)]
+    writer.close()
+    tail.close()
+
+
+def test_one_sees_whether_somebody_writes(tmp_path: Path) -> None:
+    """While the writer lives, whoever it is that looks, and not afterwards."""
+    path = tmp_path / "t.jsonl"
+    writer = TraceWriter(path)
+    writer.write(HEADER)
+    one, other = TraceTail(path), TraceTail(path)
+    assert one.is_written
+    assert other.is_written
+    writer.close()
+    assert not one.is_written
+    assert not other.is_written
+    one.close()
+    other.close()
+
+
+def test_a_removed_trace_is_read_to_its_end(tmp_path: Path) -> None:
+    """It is known that it was removed."""
+    path = tmp_path / "t.jsonl"
+    writer = TraceWriter(path)
+    writer.write(HEADER)
+    tail = TraceTail(path)
+    path.unlink()
+    writer.write(tick(1))
+    assert new_of(tail) == [HEADER, tick(1)]
+    assert tail.is_removed
+    writer.close()
+    tail.close()
+
+
+def test_a_trace_that_was_begun_anew_is_an_error(tmp_path: Path) -> None:
+    """Another build with the same `--trace`."""
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(msgspec.json.encode(HEADER) + b"\n" + msgspec.json.encode(tick(1)) + b"\n")
+    tail = TraceTail(path)
+    new_of(tail)
+    path.write_bytes(b"{}")
+    with pytest.raises(TraceError, match="begun anew"):
+        new_of(tail)
+    tail.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}\n", b"\x00\xff"])
+def test_what_is_no_trace_is_not_followed(tmp_path: Path, content: bytes) -> None:
+    """Said at once."""
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(TraceError):
+        TraceTail(path)

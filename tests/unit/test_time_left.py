@@ -1,0 +1,115 @@
+"""How long a build still takes: an honest range, or nothing."""
+
+from __future__ import annotations
+
+import heapq
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builddoctor.model.board import TimeLeft
+from builddoctor.policy.time_left import LEAST_UNITS, OpenUnit, Works, time_left
+
+
+def works_of(*units_s: float) -> Works:
+    works = Works()
+    for number, each_s in enumerate(units_s):
+        works.phase_ran(f"u{number}", each_s / 2)
+        works.phase_ran(f"u{number}", each_s / 2)
+        works.unit_ended(f"u{number}", counted=True)
+    return works
+
+
+def test_too_little_is_known_at_first() -> None:
+    """A few units must have ended, and work must have been done."""
+    assert time_left(works_of(*[10.0] * (LEAST_UNITS - 1)), to_come=5, open_units=[], rate=1.0) is None
+    assert time_left(works_of(*[10.0] * LEAST_UNITS), to_come=5, open_units=[], rate=0.0) is None
+    assert time_left(works_of(*[10.0] * LEAST_UNITS), to_come=5, open_units=[], rate=1.0) is not None
+
+
+def test_units_that_are_all_alike_leave_a_narrow_range() -> None:
+    """Fifty units of ten seconds at two a time take 250 s."""
+    left = time_left(works_of(*[10.0] * 50), to_come=50, open_units=[], rate=2.0)
+    assert left is not None
+    assert 210 < left.low_s < 250 < left.high_s < 310
+
+
+def test_the_longest_open_unit_is_the_least_there_is() -> None:
+    """However many cores there are."""
+    left = time_left(works_of(10, 10, 10), to_come=0, open_units=[OpenUnit(5.0, 100.0), OpenUnit(5.0, 1.0)], rate=50.0)
+    assert left is not None
+    assert left.high_s >= 100
+
+
+def test_units_without_phases_do_not_count() -> None:
+    """A compiler cache answered: they say nothing about those to come. Nor do those that configure steps compile."""
+    works = works_of(10, 10, 10)
+    works.unit_ended("cached", counted=True)
+    works.phase_ran("try", 0.1)
+    works.unit_ended("try", counted=False)
+    assert (works.count, works.mean_s) == (3, 10.0)
+
+
+FLOATS = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(st.lists(FLOATS, max_size=8), st.integers(0, 10**6), st.lists(FLOATS, max_size=5), FLOATS, FLOATS)
+def test_any_figures_give_a_range_or_nothing(
+    units_s: list[float], to_come: int, open_s: list[float], rate: float, jobs: float
+) -> None:
+    """Low is not above high, and nothing is negative."""
+    left = time_left(
+        works_of(*units_s), to_come=to_come, open_units=[OpenUnit(each, each) for each in open_s], rate=rate, jobs=jobs
+    )
+    assert left is None or 0 <= left.low_s <= left.high_s
+
+
+def played(sizes_s: list[float], cores: int, at: float) -> tuple[TimeLeft | None, float]:
+    """Units in this order on so many cores: the range told after a share ``at`` of them, and what it really took."""
+    works = Works()
+    free = [0.0] * cores
+    ends: list[tuple[float, float, int]] = []
+    for number, size_s in enumerate(sizes_s):
+        begins_s = heapq.heappop(free)
+        heapq.heappush(free, begins_s + size_s)
+        ends.append((begins_s + size_s, begins_s, number))
+    ends.sort()
+    now_s = ends[int(at * len(ends))][0]
+    open_units = []
+    work_s = 0.0
+    begun = 0
+    for end_s, begins_s, number in ends:
+        if end_s <= now_s:
+            works.phase_ran(str(number), sizes_s[number])
+            works.unit_ended(str(number), counted=True)
+            work_s += sizes_s[number]
+            begun += 1
+        elif begins_s < now_s:
+            begun += 1
+            work_s += now_s - begins_s
+    for end_s, begins_s, _ in ends:
+        if begins_s < now_s < end_s:
+            open_units.append(OpenUnit(now_s - begins_s))
+    left = time_left(works, to_come=len(sizes_s) - begun, open_units=open_units, rate=work_s / now_s, jobs=cores)
+    return left, ends[-1][0] - now_s
+
+
+@pytest.mark.parametrize("at", [0.1, 0.3, 0.5, 0.8])
+@pytest.mark.parametrize("spread", [0.3, 0.8])
+def test_the_range_is_honest(at: float, spread: float) -> None:
+    """Of 300 builds of 66 units each, drawn anew, at least three of four end within what was said."""
+    drawn = random.Random(5)
+    within = told = 0
+    widths = []
+    for _ in range(300):
+        sizes_s = [drawn.lognormvariate(3.0, spread) for _ in range(66)]
+        left, really_s = played(sizes_s, drawn.choice((2, 4, 8)), at)
+        if left is not None:
+            told += 1
+            within += left.low_s <= really_s <= left.high_s
+            widths.append(left.high_s / max(1.0, left.low_s))
+    assert told > 250
+    assert within / told >= 0.75
+    assert sorted(widths)[len(widths) // 2] < 6
