@@ -4,8 +4,9 @@ Covers: by kind of phase, the share of its time after which a phase has to be ta
 Does *not* cover: how large that is (``policy.estimator``), or using it (``policy.ahead``).
 
 Compilers grow over most of their run: ten phases above 500 MiB of the example held 38 to 57 % of their peak on average,
-as an even ramp would (50 %; docs/results/growth.md). One that takes all at its start holds 100 %. Nothing is assumed:
-a kind of phase that has not been watched is taken to be at its peak from its start on.
+as an even ramp would (50 %). One that takes all at its start holds 100 %. Nothing is assumed: until a few phases have
+been watched, all are taken to be at their peaks from their starts on; and a kind of which little was seen, to be as
+hasty as the most hasty of the others.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from collections import deque
 
 from builddoctor.model.phase import PhaseKind
 
-LEAST_SEEN = 3
-"""Phases of a kind to watch before any of it is taken to grow."""
+LEAST_SEEN = 2
+"""Phases to watch before any is taken to grow."""
+
+LEAST_OF_KIND = 3
+"""Phases of a kind to watch before it is judged by itself."""
 
 LEAST_S = 0.8
 LEAST_MIB = 150.0
@@ -44,7 +48,11 @@ class Growth:
     def full_after(self, kind: PhaseKind) -> float:
         """Share of its time, 0 to ``CAUTION``, after which a phase of this kind may be at its peak."""
         means = self._means.get(kind, ())
-        if len(means) < LEAST_SEEN:
-            return 0.0
+        if len(means) < LEAST_OF_KIND:
+            if sum(map(len, self._means.values())) < LEAST_SEEN:
+                return 0.0
+            hasty = max(map(max, self._means.values()))
+        else:
+            hasty = max(means)
         # An even ramp that is full after a share f of the time has a mean of 1 - f / 2.
-        return CAUTION * min(1.0, 2 * (1 - max(means)))
+        return CAUTION * min(1.0, 2 * (1 - hasty))
