@@ -251,7 +251,7 @@ def test_traces_are_listed_newest_first(program: Program) -> None:
     (program.folder / "one.cpp").write_text("int one() { return 1; }\n")
     assert program.run("run", "--", "g++", "-c", "one.cpp").returncode == 0
     rows = program.run("trace", "list").stdout.splitlines()
-    assert [row.split()[3:5] for row in rows[1:]] == [["exit", "0"], ["exit", "3"]]
+    assert [("ok" in row.split(), "exit 3" in row) for row in rows[1:]] == [(True, False), (False, True)]
     told = json.loads(program.run("trace", "units", rows[1].split()[0], "--json").stdout)
     assert [unit["unit"] for unit in told] == ["one.cpp"]
     assert told[0]["peak_mib"] > 0

@@ -57,7 +57,7 @@ def test_the_board_fits_the_terminal_and_says_what_counts(program: Program, colu
         assert len(board) <= rows // 2
         assert max(map(len, board)) < columns
         text = "\n".join(board)
-        assert re.search(r"^memory +▕█+·*│─+▏  0\.\d of [01]\.\d GiB budget", text, re.MULTILINE)
+        assert re.search(r"^memory +▕█+·*│─*▏  0\.\d of [01]\.\d GiB budget", text, re.MULTILINE)
         assert re.search(r"^jobs +now 1   so far 1\.0, most 1", text, re.MULTILINE)
         row = next(line for line in board if line.startswith("  host"))
         assert re.search(r"_cuda_kernel\.cpp|gelu\.cpp", row)

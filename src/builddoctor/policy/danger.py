@@ -76,7 +76,7 @@ class Danger:
                     phase_id=phase_id,
                     rss_mib=run.rss_mib,
                     age_s=now_s - run.admitted_at_s,
-                    suspect=phase_id in suspects or run.rss_mib > FAR_BEYOND * run.estimate.reserve_mib,
+                    suspect=phase_id in suspects or _stands_out(run),
                 )
                 for phase_id, run in self._running.items()
                 if run.phase.redoable
@@ -108,3 +108,9 @@ class Danger:
         (run,) = self._running.values()
         what = f"{run.phase.kind.value} of {run.phase.source}"
         return [Warn(text=f"{what} alone holds more than the limit ({run.rss_mib:.0f} MiB): it goes on, by itself")]
+
+
+def _stands_out(run: Running) -> bool:
+    """It is not as it was taken to be: far beyond its bound, or past it and faster than any compiler."""
+    bound_mib = run.estimate.reserve_mib
+    return run.rss_mib > FAR_BEYOND * bound_mib or (run.too_fast and run.rss_mib > bound_mib)

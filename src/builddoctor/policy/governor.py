@@ -182,6 +182,11 @@ class Governor:
         return self._budget_mib
 
     @property
+    def looks_ahead(self) -> bool:
+        """Phases have been seen to grow: their peaks together may be beyond the budget, what they hold at once not."""
+        return any(self._growth.full_after(kind) > 0 for kind in PhaseKind)
+
+    @property
     def suspects(self) -> frozenset[int]:
         """Running phases whose processor time the next ``Sampled`` should have: they may be runaways."""
         return self._runaways.suspects

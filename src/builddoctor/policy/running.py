@@ -72,11 +72,16 @@ class Running(msgspec.Struct):
         self.looks += 1
         self.rss_mib, self.looked_s = rss_mib, now_s
 
+    @property
+    def too_fast(self) -> bool:
+        """It grows as no compiler does, and is not known from the past to."""
+        sure = self.estimate.spread_mib <= SURE_SHARE * self.estimate.peak_mib
+        return self.growth_mib_s > FASTEST_MIB_S and not sure
+
     def growth_within_mib(self, ahead_s: float) -> float:
         """What it may take on so soon: no more than was set aside for it, as long as it behaves as expected."""
         growth_mib = self.growth_mib_s * ahead_s
-        sure = self.estimate.spread_mib <= SURE_SHARE * self.estimate.peak_mib
-        if self.rss_mib > self.estimate.reserve_mib or (self.growth_mib_s > FASTEST_MIB_S and not sure):
+        if self.rss_mib > self.estimate.reserve_mib or self.too_fast:
             return growth_mib
         return min(growth_mib, self.estimate.reserve_mib - self.rss_mib)
 

@@ -60,6 +60,7 @@ class Gathering:
         self._takers: dict[type, Callable[[Any], None]] = {
             records.Header: self._take_header,
             records.UnitBegan: self._take_unit,
+            records.UnitOpened: self._take_opening,
             records.UnitDone: self._take_unit_end,
             records.PhaseQueued: self._take_ask,
             records.PhaseAdmitted: self._take_admit,
@@ -79,7 +80,9 @@ class Gathering:
         if record.at_s > self._last_at_s:
             self._last_at_s = record.at_s
         self._byte = byte
-        self._takers[type(record)](record)
+        taker = self._takers.get(type(record))
+        if taker is not None:
+            taker(record)
 
     def report(self) -> TraceReport:
         """All of it so far. The header must have been taken."""
@@ -124,6 +127,15 @@ class Gathering:
                 argv_digest=record.argv_digest,
                 began_at_s=record.at_s,
             )
+
+    def _take_opening(self, record: records.UnitOpened) -> None:
+        """The governor chose its ``--threads``; 0: as the build gave them."""
+        if record.threads and record.unit_id in self._open_threads:
+            self._threads[self._open_threads[record.unit_id]] -= 1
+            self._open_threads[record.unit_id] = record.threads
+            self._threads[record.threads] += 1
+        if record.threads and record.unit_id in self._units:
+            self._units[record.unit_id].threads = record.threads
 
     def _take_unit_end(self, record: records.UnitDone) -> None:
         threads = self._open_threads.pop(record.unit_id, None)
