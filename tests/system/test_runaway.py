@@ -28,7 +28,7 @@ while True:
 SHORT = Rules(
     runaway=RunawayRules(floor_mib=300, growth_factor=1.1, rising_s=1.0, rest_s=1.0, cpu_share=0.3, killed_rising_s=1.0)
 )
-"""A rise of one second beyond 528 MiB, which is three times what a front end of nothing is expected to take."""
+"""A rise of one second beyond 300 MiB, and up to 330: a front end of nothing is expected to take some 50."""
 
 
 def cudafe(*, rate: int = 200, most: int = 10**6, seconds: float = 10**6) -> str:
@@ -48,7 +48,7 @@ def test_a_front_end_that_grows_for_ever_is_ended_as_a_runaway(program: Program)
     summary = program.summary()
     assert (summary["verdict"], summary["runaways"], summary["killed"]) == ("runaway", 1, 1)
     assert summary["requeued"] <= 1
-    assert 580 < summary["peak_mib"] < 2500
+    assert 330 < summary["peak_mib"] < 2500
     (killed,) = [record for record in program.records() if isinstance(record, Killed)]
     assert "times what was expected" in killed.reason
     assert "endless.cu" in done.stderr.rpartition("died")[2]
@@ -72,7 +72,7 @@ def test_where_the_limit_comes_first_it_is_a_runaway_all_the_same(program: Progr
     summary = program.summary()
     assert (summary["verdict"], summary["runaways"], summary["killed"]) == ("runaway", 1, 0)
     assert len([record for record in program.records() if isinstance(record, Requeued)]) <= 1
-    assert "another host" in done.stderr
+    assert "another minor version of nvcc" in " ".join(done.stderr.split())
 
 
 @pytest.mark.needs_memcg
