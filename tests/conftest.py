@@ -41,6 +41,8 @@ def _nothing_left() -> Iterator[None]:
     """No test may leave a process or a cgroup."""
     yield
     alive = [child for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+    # One that was killed just now may not be a zombie yet.
+    _, alive = psutil.wait_procs(alive, timeout=0.3)
     for child in alive:
         child.kill()
     assert not alive, f"processes left behind: {alive}"
