@@ -1,12 +1,13 @@
 """The governor: which phase may run now, which must end, which runs again.
 
-Covers: admission by committed memory and slots, the progress floor, longest-first order with backfill, draining for a
-phase that waited too long, requeue and solo retry after a kill, kills of its own before the kernel's, runaways.
-Does *not* cover: what a phase needs (``policy.estimator``), what there is (``policy.budget``), or doing any of it.
+Covers: admission in the order of priorities with backfill, the progress floor, draining for a phase that waited too
+long, requeue and solo retry after a kill, verdicts, units that are opened.
+Does *not* cover: whether a phase fits (``policy.room``), priorities (``policy.planning``), kills before the kernel's
+(``policy.danger``), what a phase needs (``policy.estimator``), what there is (``policy.budget``), or doing any of it.
 
 ``Governor.handle(event, now)`` is the only mutator and returns the actions to take. It keeps these invariants, which
-``check`` asserts: a phase waits or runs, never both; no more run than there are slots; when more than one runs, the
-last one admitted fitted beside the others.
+``check`` asserts: a phase waits or runs, never both; no more run than there are slots; while work waits, something
+runs, or this build's share is with another; what must run alone has no company.
 """
 
 from __future__ import annotations
@@ -334,9 +335,9 @@ class Governor:
             return "it must run alone"
         return room.blocked(waiting)
 
-    def _as_waiting(self, phase: Phase, estimate: Estimate, asked_at_s: float, *, solo: bool = False) -> Waiting:
+    def _as_waiting(self, phase: Phase, estimate: Estimate, asked_at_s: float) -> Waiting:
         short = self._estimator.wall_s(phase) <= OVERLAP_S
-        return Waiting(phase=phase, estimate=estimate, asked_at_s=asked_at_s, solo=solo, short=short)
+        return Waiting(phase=phase, estimate=estimate, asked_at_s=asked_at_s, short=short)
 
     def _has_waited(self, waiting: Waiting, now_s: float) -> bool:
         """The first in line has been kept out by memory for too long."""
