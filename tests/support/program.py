@@ -121,6 +121,15 @@ def clean_environment() -> dict[str, str]:
         "CUDACXX",
         "CI",
         "CXX",
+        # What a terminal is said to be: a test that wants one says which.
+        "TERM",
+        "COLORTERM",
+        "COLUMNS",
+        "LINES",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "LC_",
+        "LANG",
     )
     env = {name: value for name, value in os.environ.items() if not name.startswith(changing)}
     # The Python that has pip and setuptools, and one ninja for all: two versions rebuild each other's work.

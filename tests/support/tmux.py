@@ -27,8 +27,9 @@ class Tmux:
         kept = {key: value for key, value in env.items() if key.isidentifier() and key not in ("TMUX", "_")}
         lines = [f"export {key}={shlex.quote(value)}" for key, value in kept.items()]
         start.write_text("\n".join([*lines, f"PS1={shlex.quote(PROMPT)}", "unset PROMPT_COMMAND", ""]))
-        # tmux itself has to know of Unicode, whatever the programs in it are told.
-        server_env = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
+        # tmux itself has to know of Unicode, whatever the programs in it are told. Its shell begins with what tmux has,
+        # so that is ours and not that of whoever runs the tests (CI=true, NO_COLOR).
+        server_env = {**kept, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
         size = ["-x", str(columns), "-y", str(rows)]
         shell = f"exec bash --noprofile --rcfile {shlex.quote(str(start))} -i"
         limit = ["set-option", "-g", "history-limit", "300000", ";"]
