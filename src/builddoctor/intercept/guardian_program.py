@@ -31,7 +31,7 @@ class Guardian:
         self.cleanup = cleanup
         self.build = None
         self.status = None
-        self.nvccs = set()
+        self.known = set()
         self.stopped = []
         self.family = set()
 
@@ -82,31 +82,30 @@ class Guardian:
         children = {}
         for name in os.listdir("/proc"):
             if name.isdigit():
-                state, parent, is_nvcc = self.look_at(int(name))
+                state, parent = self.look_at(int(name))
                 if state not in (b"", b"Z"):
-                    children.setdefault(parent, []).append((int(name), is_nvcc, state == b"T"))
+                    children.setdefault(parent, []).append((int(name), state == b"T"))
         found, pending, self.stopped = [], [os.getpid()], []
         while pending:
-            for child, is_nvcc, is_stopped in children.get(pending.pop(), ()):
+            for child, is_stopped in children.get(pending.pop(), ()):
                 found.append(child)
                 pending.append(child)
-                if is_nvcc:
-                    self.nvccs.add(child)
                 if is_stopped:
                     self.stopped.append(child)
         self.family = {os.getpid(), *found}
+        self.known.update(found)
         return found
 
     @staticmethod
     def look_at(pid):
-        """State, parent, and whether it is an nvcc; an empty state when there is no such process."""
+        """State and parent; an empty state when there is no such process."""
         try:
             with open("/proc/%d/stat" % pid, "rb") as stat:
-                head, _, tail = stat.read().rpartition(b")")
+                _, _, tail = stat.read().rpartition(b")")
         except OSError:
-            return b"", 0, False
+            return b"", 0
         fields = tail.split()
-        return (fields[0], int(fields[1]), head.endswith(b"(nvcc")) if len(fields) > 1 else (b"", 0, False)
+        return (fields[0], int(fields[1])) if len(fields) > 1 else (b"", 0)
 
     def end_all(self):
         """End every descendant: SIGTERM, a moment to clean up, then SIGKILL until none is left. Gives their number."""
@@ -140,9 +139,12 @@ class Guardian:
         os.close(held)
 
     def remove_temporaries(self):
-        """nvcc names its temporary files after its pid, and leaves them when it is killed."""
+        """nvcc names its temporary files after its pid, and leaves them when it is killed.
+
+        Any process of the build may be one: what was a shell when it was looked at may be an nvcc when it dies.
+        """
         folder = tempfile.gettempdir()
-        marks = tuple("tmpxft_%08x_" % pid for pid in self.nvccs)
+        marks = tuple("tmpxft_%08x_" % pid for pid in self.known)
         with contextlib.suppress(OSError):
             for name in os.listdir(folder) if marks else ():
                 if name.startswith(marks):
@@ -154,7 +156,7 @@ class Guardian:
         if message == END_ALL:
             self.end_all()
         elif self.status is None:
-            # Who is nvcc is known only while it lives; a signal leaves its temporary files behind.
+            # Who there is is known only while they live; a signal leaves nvcc's temporary files behind.
             self.descendants()
             with contextlib.suppress(OSError):
                 os.killpg(self.build, message)
