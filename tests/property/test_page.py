@@ -11,6 +11,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builddoctor.diagnose.from_trace import judge
 from builddoctor.render.page import page
 from builddoctor.render.page.library import Library
 from builddoctor.render.page.words import words_of
@@ -19,7 +20,6 @@ from builddoctor.trace.analysis import digest
 from builddoctor.trace.reader import TraceReader
 from builddoctor.trace.records import AnyRecord, Header
 from builddoctor.trace.taking import take_picture
-from builddoctor.trace.verdict import judge
 from support.made_traces import Made, usual_units, write_trace
 from unit.builders import header
 

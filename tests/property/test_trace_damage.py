@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builddoctor.cli.output import json_text
+from builddoctor.diagnose.from_trace import judge
 from builddoctor.errors import TraceError
 from builddoctor.render.comparison import comparison_page
 from builddoctor.render.signs import UNICODE
@@ -21,7 +22,6 @@ from builddoctor.trace.analysis import read_build
 from builddoctor.trace.compare import compare
 from builddoctor.trace.peek import peek
 from builddoctor.trace.report import TraceReport
-from builddoctor.trace.verdict import judge
 from unit.builders import header, summary
 from unit.test_trace_report import admitted, asked, ended, tick, unit
 

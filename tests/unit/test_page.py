@@ -12,7 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from builddoctor.diagnose.from_trace import judge
 from builddoctor.errors import BuildDoctorError
+from builddoctor.model.verdict import Fix
 from builddoctor.render.page import library, page
 from builddoctor.render.page.library import Library, plotly
 from builddoctor.render.page.markup import text
@@ -23,7 +25,6 @@ from builddoctor.trace.analysis import read_build
 from builddoctor.trace.picture import Picture
 from builddoctor.trace.reader import TraceReader
 from builddoctor.trace.taking import take_picture
-from builddoctor.trace.verdict import Fix, judge
 from support.made_traces import Made, many_units, unit_of, usual_units, write_trace
 from unit.builders import header
 

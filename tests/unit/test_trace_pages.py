@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from rich.text import Text
 
+from builddoctor.diagnose.from_trace import judge
 from builddoctor.render.comparison import comparison_page
 from builddoctor.render.signs import ASCII, UNICODE
 from builddoctor.render.tables import off, phase_rows, trace_rows, unit_rows
@@ -16,7 +17,6 @@ from builddoctor.trace.compare import compare
 from builddoctor.trace.peek import Peek
 from builddoctor.trace.records import AnyRecord, End, GaveUp, Killed, Note, PhaseAdmitted, Requeued, UnitBegan
 from builddoctor.trace.report import TraceReport
-from builddoctor.trace.verdict import judge
 from unit.builders import header, summary
 from unit.test_trace_compare import build
 from unit.test_trace_report import admitted, asked, ended, read, tick, unit

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from builddoctor.diagnose.from_trace import judge
 from builddoctor.errors import TraceError
 from builddoctor.render.trace_page import failure_lines
 from builddoctor.trace.analysis import read_build
-from builddoctor.trace.verdict import judge
 
 USUAL_CELLS, LEAST_CELLS = 100, 40
 

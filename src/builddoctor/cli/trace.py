@@ -15,7 +15,9 @@ import typer
 from rich.text import Text
 
 from builddoctor.cli.output import json_text, page_width, print_data, print_notes, print_page
+from builddoctor.diagnose.from_trace import judge
 from builddoctor.errors import TraceError, UsageError
+from builddoctor.model.verdict import Fix, Verdict
 from builddoctor.render.comparison import comparison_page
 from builddoctor.render.signs import ASCII, Signs, signs_for
 from builddoctor.render.tables import KINDS, trace_rows, unit_rows
@@ -26,7 +28,6 @@ from builddoctor.trace.analysis import read_build
 from builddoctor.trace.compare import compare
 from builddoctor.trace.peek import idle_s, peek
 from builddoctor.trace.report import Happened, Point, TraceReport, UnitRow
-from builddoctor.trace.verdict import Fix, Verdict, judge
 from builddoctor.units import escaped
 
 app = typer.Typer(no_args_is_help=True, help="Read the traces of builds.", rich_markup_mode=None)

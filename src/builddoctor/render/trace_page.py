@@ -10,11 +10,11 @@ import textwrap
 
 from rich.text import Text
 
+from builddoctor.model.verdict import Fix, Verdict
 from builddoctor.render.signs import Signs
 from builddoctor.render.tables import below, fitted, phase_rows
 from builddoctor.render.timeline import timeline
 from builddoctor.trace.report import Happened, PhaseRow, TraceReport
-from builddoctor.trace.verdict import Fix, Verdict
 from builddoctor.units import escaped, format_clock, format_gib, format_mib, one_line, shell_word
 
 LABEL_CELLS = 8

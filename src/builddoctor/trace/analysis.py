@@ -1,7 +1,7 @@
 """Answers from a trace, in one pass and in memory that grows with the number of phases, not of samples.
 
 Covers: ``read_build``, what all of ``builddoctor trace`` begins with: units, phases, timeline, events, how it ends.
-Does *not* cover: verdicts (``trace.verdict``) and pictures (``trace.picture``).
+Does *not* cover: verdicts (``diagnose``) and pictures (``trace.picture``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the pictures of a build show, as data: who held memory when, runs in lanes, and marks.
 
-``trace.taking`` fills it in from records. Does *not* cover: units and verdicts (``trace.report``, ``trace.verdict``),
+``trace.taking`` fills it in from records. Does *not* cover: units and verdicts (``trace.report``, ``diagnose``),
 or how any of it looks (``render``).
 """
 

@@ -1,7 +1,7 @@
 """What a trace says, as data: header, units with their phases, a timeline, events, how it ends.
 
 ``trace.analysis.read_build(path)`` fills it in one pass; its size grows with the number of phases and not of samples.
-Does *not* cover: reading (``trace.analysis``), verdicts (``trace.verdict``), memory by tool and lanes
+Does *not* cover: reading (``trace.analysis``), verdicts (``diagnose``), memory by tool and lanes
 (``trace.picture``), and how any of it looks (``render``).
 
 Texts are as the trace has them: whoever shows them takes the control characters out (``units.one_line``, ``escaped``).

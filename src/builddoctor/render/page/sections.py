@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
+from builddoctor.model.verdict import Fix
 from builddoctor.render.page.markup import phase_name, plural, text
 from builddoctor.render.page.payload import Units
 from builddoctor.render.page.words import Words
 from builddoctor.trace.picture import GROUPS, Picture
-from builddoctor.trace.verdict import Fix
 from builddoctor.units import format_clock, format_mib
 
 MOST_EVENTS = 200

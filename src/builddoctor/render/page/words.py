@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from builddoctor.model.verdict import Fix, Verdict
 from builddoctor.trace.report import TraceReport
-from builddoctor.trace.verdict import Fix, Verdict
 from builddoctor.units import format_clock, format_gib, format_mib
 
 State = Literal["good", "bad", "torn"]
@@ -26,7 +26,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def words_of(report: TraceReport, verdict: Verdict) -> Words:
-    """``verdict`` is that of ``trace.verdict.judge`` on the same report."""
+    """``verdict`` is that of ``diagnose.from_trace.judge`` on the same report."""
     summary = report.summary
     took = format_clock(report.last_at_s if summary is None else summary.wall_s)
     title = report.header.title or "the build"

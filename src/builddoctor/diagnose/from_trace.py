@@ -8,44 +8,17 @@ Fixes come cheapest and least intrusive first.
 
 from __future__ import annotations
 
-from typing import Literal
-
-import msgspec
-
+from builddoctor.model.verdict import Confidence, Fix, Verdict, VerdictName, verdict_name
 from builddoctor.trace.endings import Ending, how_it_ended
 from builddoctor.trace.gather import name_of
 from builddoctor.trace.report import Attempt, PhaseRow, TraceReport
 from builddoctor.units import format_clock, format_gib, format_mib, shell_word
-
-Confidence = Literal["high", "medium", "low"]
 
 ROOM = 1.25
 """A phase was ended before it was at its peak: what is advised is this much above what it held."""
 
 AMPLE_SHARE = 0.1
 """of the limit free all the time: a compiler that failed did not fail for memory"""
-
-
-class Fix(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to do."""
-
-    text: str
-    command: str = ""
-    """to be pasted; empty where there is none"""
-    changes_binary: bool = False
-    """what is built differs afterwards"""
-
-
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """``verdict`` is None where nothing has to be explained: the build went well, was interrupted, or still runs."""
-
-    verdict: str | None
-    confidence: Confidence
-    died: str
-    """what died, in a line; empty where nothing did"""
-    why: str
-    evidence: list[str] = []
-    fixes: list[Fix] = []
 
 
 def judge(report: TraceReport, *, boot_id: str = "", idle_s: float | None = None) -> Verdict:
@@ -68,7 +41,7 @@ def judge(report: TraceReport, *, boot_id: str = "", idle_s: float | None = None
     if failed is not None:
         return _source(report, failed)
     return Verdict(
-        verdict=summary.verdict or "unknown",
+        verdict=verdict_name(summary.verdict or "unknown"),
         confidence="low",
         died=f"the build, with exit code {summary.exit_code}",
         why="no compiler phase failed: something else of the build did, and what it printed says what",
@@ -115,7 +88,7 @@ def _gave_up(report: TraceReport, verdict: str, phase: PhaseRow) -> Verdict:
     }
     why, confidence, fixes = known.get(verdict, (f"builddoctor gave it up at {held}", "low", []))
     return Verdict(
-        verdict=verdict,
+        verdict=verdict_name(verdict),
         confidence=confidence,
         died=_death(phase, last),
         why=why,
@@ -172,6 +145,7 @@ def _source(report: TraceReport, phase: PhaseRow) -> Verdict:
     spared = _least_free_share(report)
     if spared is not None:
         evidence.append(f"whenever memory was looked at, {spared:.0%} of the limit or more was free")
+    verdict: VerdictName
     if last.signal is not None:
         verdict, why = "toolchain", f"it crashed by itself, with {how}"
         fixes = [_toolkit(report), _doctor(report)]

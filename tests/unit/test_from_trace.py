@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from builddoctor.diagnose.from_trace import judge
+from builddoctor.model.verdict import Verdict
 from builddoctor.trace.records import AnyRecord, End, GaveUp, Killed, UnitBegan
-from builddoctor.trace.verdict import Verdict, judge
 from unit.builders import header, summary
 from unit.test_trace_report import admitted, asked, ended, read, tick, unit
 
