@@ -1,4 +1,4 @@
-"""Capabilities by marker, and nothing left behind: no process, no cgroup."""
+"""Capabilities by marker, and nothing left behind: no process, no cgroup, no loop device, no mount."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from support.capabilities import CAPABILITIES, allowed_to_skip
+from support.failures import loops_left, mounts_left
 from support.memcg import leftovers
 from support.program import Program
 
@@ -37,8 +38,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left() -> Iterator[None]:
-    """No test may leave a process or a cgroup."""
+def _nothing_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test may leave a process, a cgroup, a loop device or a mount."""
     yield
     alive = [child for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
     # One that was killed just now may not be a zombie yet.
@@ -47,6 +48,9 @@ def _nothing_left() -> Iterator[None]:
         child.kill()
     assert not alive, f"processes left behind: {alive}"
     assert not leftovers(), f"cgroups left behind: {leftovers()}"
+    folder = tmp_path_factory.getbasetemp()
+    assert not mounts_left(folder), f"mounts left behind: {mounts_left(folder)}"
+    assert not loops_left(folder), f"loop devices left behind: {loops_left(folder)}"
 
 
 @pytest.fixture

@@ -109,6 +109,18 @@ class BuildImpossibleError(BuildDoctorError):
     exit_code = 80
 
 
+class ReproError(BuildDoctorError):
+    """A phase cannot be reproduced: its input was not kept, and cannot be made again."""
+
+    exit_code = 82
+
+
+class TextError(BuildDoctorError):
+    """A log cannot be read, or is no text."""
+
+    exit_code = 83
+
+
 def exit_codes() -> list[tuple[int, str, str]]:
     """All classes as ``(exit code, class name, meaning)``, ordered by code; meaning is the class docstring."""
     found: list[tuple[int, str, str]] = []

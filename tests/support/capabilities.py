@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,17 @@ def has_unshare() -> bool:
     return os.geteuid() == 0 and subprocess.run(["unshare", "-m", "-n", "true"], check=False).returncode == 0
 
 
+def has_loop() -> bool:
+    """Root that may mount a disk that is a file: loop devices and ext4."""
+    if not has_unshare() or shutil.which("mkfs.ext4") is None:
+        return False
+    with tempfile.TemporaryDirectory(prefix="bd-test-probe-") as folder:
+        image = f"{folder}/image"
+        script = 'truncate -s 1M "$0" && mkfs.ext4 -q "$0" && mkdir "$0-at" && mount -o loop "$0" "$0-at"'
+        tried = subprocess.run(["unshare", "--mount", "sh", "-c", script, image], capture_output=True, check=False)
+        return tried.returncode == 0
+
+
 def has_cmake() -> bool:
     return shutil.which("cmake") is not None and shutil.which("ninja") is not None
 
@@ -60,6 +72,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "memcg": has_memcg,
     "cmake": has_cmake,
     "unshare": has_unshare,
+    "loop": has_loop,
     "chromium": has_chromium,
     "tmux": has_tmux,
 }

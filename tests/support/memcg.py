@@ -33,6 +33,10 @@ class MemoryCgroup:
                 return int(line.split()[1])
         raise AssertionError("the kernel does not count kills here")
 
+    @property
+    def used_mib(self) -> float:
+        return int((self.folder / "memory.usage_in_bytes").read_text()) / 2**20
+
     def wrapped(self, argv: Sequence[str]) -> list[str]:
         """A command that enters the group before it becomes ``argv``."""
         return ["/bin/sh", "-c", f'echo $$ > "{self.folder}/cgroup.procs" && exec "$@"', "sh", *argv]

@@ -31,7 +31,7 @@ def test_death_by_signal_is_128_plus_its_number(program: Program) -> None:
 
 
 def test_stdout_is_the_builds_alone(program: Program) -> None:
-    """Nothing of ours goes to stdout, and what is not a terminal is handed to the build as it is."""
+    """Nothing of ours goes to stdout, and what the build prints comes through as it is."""
     done = program.run("run", "--", "sh", "-c", "printf 'a\\0b'; printf c >&2")
     assert done.stdout == "a\0b"
     assert done.stderr.startswith("c")

@@ -145,6 +145,43 @@ def test_a_tool_runs_again_as_often_as_it_is_told(tmp_path: Path, supervise: Cal
     assert (tmp_path / "log").read_text() == "-c two words\n" * 3
 
 
+THRIFT = " ".join(gate_program.THRIFT)
+
+
+@pytest.mark.parametrize(("name", "added"), [("cc1plus", f" {THRIFT}"), ("cc1", f" {THRIFT}"), ("cicc", "")])
+def test_only_what_the_gate_knows_is_added_to_a_tools_arguments(
+    tmp_path: Path, supervise: Callable, name: str, added: str
+) -> None:
+    """Told to add arguments, the gate adds those of its own list, once, to gcc's compilers alone; nothing else ever."""
+    answers = iter([("go",), ("again", *gate_program.THRIFT, "-fplugin=evil.so"), ("again", *gate_program.THRIFT)])
+
+    def add_more(connection: socket.socket) -> None:
+        while fields := receive(connection):
+            if fields[0] in ("ask", "end"):
+                send(connection, *next(answers, ("return",)))
+
+    script = f'echo "$@" >> {tmp_path}/log; [ $(wc -l < {tmp_path}/log) -lt 3 ] && kill -KILL $$; exit 0'
+    gate = gate_before(tmp_path, script, name=name)
+    args = ["-quiet", "in.cpp", "-o", "out.s"]
+    assert subprocess.run([gate, *args], env=supervise(add_more), check=False).returncode == 0
+    plain = " ".join(args)
+    assert (tmp_path / "log").read_text() == f"{plain}\n{plain}{added}\n{plain}{added}\n"
+
+
+def test_arguments_may_come_with_the_first_answer(tmp_path: Path, supervise: Callable) -> None:
+    """A compiler that is expected to be too big starts thriftily at once."""
+
+    def go_thriftily(connection: socket.socket) -> None:
+        while fields := receive(connection):
+            if fields[0] == "ask":
+                send(connection, "go", *gate_program.THRIFT)
+
+    gate = gate_before(tmp_path, f'echo "$@" >> {tmp_path}/log', name="cc1plus")
+    args = ["-quiet", "in.cpp", "-o", "out.s"]
+    assert subprocess.run([gate, *args], env=supervise(go_thriftily), check=False).returncode == 0
+    assert (tmp_path / "log").read_text() == f"{' '.join(args)} {THRIFT}\n"
+
+
 @pytest.mark.parametrize("args", [["-E", "in.cpp"], ["-quiet", "-", "-o", "out.s"], ["-quiet", "in.cpp", "-o", "-"]])
 def test_what_reads_or_writes_a_pipe_is_not_run_again(tmp_path: Path, supervise: Callable, args: list[str]) -> None:
     """What was read is gone and what was written stands: told to run again, the gate gives the death back."""

@@ -43,9 +43,10 @@ def run(program: Program, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def nothing_was_made_of_it(program: Program) -> bool:
-    """No verdict, no kernel kill, nothing redone."""
+    """No verdict of memory or of a kill for it, no kernel kill, nothing redone."""
     summary = program.summary()
-    return (summary["verdict"], summary["kernel_oom_kills"], summary["requeued"]) == (None, 0, 0)
+    innocent = summary["verdict"] in (None, "unknown", "source", "toolchain", "rlimit", "external-kill")
+    return innocent and (summary["kernel_oom_kills"], summary["requeued"]) == (0, 0)
 
 
 def killed_by_hand(

@@ -43,6 +43,17 @@ def test_our_directory_under_a_foreign_mount_is_the_one_that_lists_us(
 
 
 @pytest.mark.trap(4)
+def test_a_group_mounted_over_the_hierarchy_is_what_is_seen(tmp_path: Path) -> None:
+    """As where a container has its own group laid over the host's mount: below it there are no names of the host's."""
+    tree = v1("/slice/job", root="/")
+    over = CGROUP1.replace("40 31", "41 40").format(root="/slice/job", point=V1)
+    tree["/proc/self/mountinfo"] += over
+    found = look_for_place(plant(tmp_path, tree | US | level_v1(V1, limit=GIB)))
+    assert found.place is not None
+    assert (found.place.directories, found.place.complete, found.unread) == ((V1,), True, ())
+
+
+@pytest.mark.trap(4)
 def test_what_is_above_stays_a_limit_when_our_own_directory_cannot_be_found(tmp_path: Path) -> None:
     """Not "unlimited": the mount's own directory is an ancestor of ours, and what is below is said to be unseen."""
     system = plant(tmp_path, v1("/", root="/..") | US | level_v1(V1, limit=GIB))

@@ -61,7 +61,6 @@ def test_for_a_runaway_nobody_advises_fewer_jobs_or_more_memory() -> None:
     assert all(fix.changes_binary for fix in told.fixes)
     assert "another minor version of nvcc" in told.fixes[0].text
     text = " ".join(fix.text + fix.command for fix in told.fixes)
-    assert "-std=c++17" in text
     for words in ("-j", "MAX_JOBS", "memory limit", "--cores"):
         assert words not in text
 
@@ -69,13 +68,13 @@ def test_for_a_runaway_nobody_advises_fewer_jobs_or_more_memory() -> None:
 def test_what_is_too_big_wants_more_memory_first() -> None:
     """The cheapest way comes first, and says how much; an architecture less is a way only where there are two."""
     told = given_up("too-big", "killed-by-kernel")
-    assert told.fixes[0].text.startswith("a memory limit of 6.")
+    assert told.fixes[0].text.startswith("7 GiB or more: ")
     assert not told.fixes[0].changes_binary
     assert not any("architectures" in fix.text for fix in told.fixes)
     two = UnitBegan(at_s=0.1, unit_id="u2", source="b.cu", archs=["sm_90", "sm_100"])
     gave_up = GaveUp(at_s=9.0, phase_id=1, verdict="too-big", reason="alone")
     told = failed(two, asked(1), admitted(1), ended(1, 9.0, "killed-by-kernel"), gave_up, verdict="too-big")
-    assert "fewer architectures than sm_100, sm_90" in [fix.text for fix in told.fixes]
+    assert any("architectures" in fix.text and "sm_100, sm_90" in fix.text for fix in told.fixes)
 
 
 def test_a_compiler_that_failed_by_itself_is_no_matter_of_memory() -> None:

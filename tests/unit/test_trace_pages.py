@@ -53,7 +53,7 @@ def test_a_page_says_what_died_and_why_and_what_to_do() -> None:
     text = "\n".join(lines)
     for words in (
         "died    cicc sm_90 of a.cu, killed by the kernel at 3.8 GiB",
-        "next    a memory limit of",
+        "next    7 GiB or more: ",
         "K killed",
         "E ended by builddoctor",
         "X given up",
@@ -100,7 +100,7 @@ def test_the_last_words_of_a_failed_build_are_what_matters() -> None:
     report = given_up()
     lines = failure_lines(report, judge(report), width=200)
     assert [line.split()[0] for line in lines] == ["died", "why", "next", "more"]
-    assert lines[-1] == "  more    builddoctor trace show abc123   (the evidence and 1 more way)"
+    assert lines[-1] == "  more    builddoctor trace show abc123   (the evidence and 2 more ways)"
 
 
 @pytest.mark.parametrize("width", [40, 60, 100, 200])

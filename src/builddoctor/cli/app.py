@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import builddoctor
-from builddoctor.cli import build, doctor, history, machine, run, trace, trace_export, view, watch
+from builddoctor.cli import build, doctor, explain, history, machine, run, trace, trace_export, trace_repro, view, watch
 from builddoctor.cli.output import print_error, print_notes
 from builddoctor.errors import BuildDoctorError, MemoryBudgetError, UsageError
 
@@ -28,8 +28,10 @@ app.command("build")(build.build)
 app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.command("doctor")(doctor.doctor)
 app.command("watch")(watch.watch)
+app.command("explain")(explain.explain)
 trace.app.command("view")(view.view)
 trace.app.command("export")(trace_export.export)
+trace.app.command("repro")(trace_repro.repro)
 app.add_typer(trace.app, name="trace")
 app.add_typer(machine.app, name="machine")
 app.add_typer(history.app, name="history")

@@ -28,6 +28,7 @@ def build(
         Path | None, typer.Option("--wheel-dir", metavar="DIR", help="Where a Python project's wheel goes.")
     ] = None,
     ignore_caps: options.IgnoreCaps = False,
+    auto_remedy: options.AutoRemedy = False,
     no_doctor: options.NoDoctor = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command that would run, and stop.")] = False,
 ) -> int:
@@ -51,6 +52,7 @@ def build(
         summary=summary,
         ignore_caps=ignore_caps,
         no_doctor=no_doctor,
+        auto_remedy=auto_remedy,
         need_toolkit=True,
     )
     code = run_supervised(request)

@@ -38,6 +38,13 @@ IgnoreCaps = Annotated[
     bool, typer.Option("--ignore-caps", help="Do not take MAX_JOBS and its kin as upper bounds; memory alone decides.")
 ]
 
+AutoRemedy = Annotated[
+    bool,
+    typer.Option(
+        "--auto-remedy", help="Where a compiler does not fit alone, apply what leaves the binary as it is, and say so."
+    ),
+]
+
 NoDoctor = Annotated[
     bool, typer.Option("--no-doctor", help="Do not examine host, toolchain and source first; start whatever they are.")
 ]
@@ -57,6 +64,7 @@ def make_request(
     ignore_caps: bool,
     no_doctor: bool,
     need_toolkit: bool,
+    auto_remedy: bool = False,
 ) -> RunRequest:
     """Check every value before anything starts. Raises UsageError or FolderNotWritableError."""
     if cores < 0:
@@ -74,6 +82,7 @@ def make_request(
         trace=trace,
         summary=os.path.abspath(summary) if summary else "",
         ignore_caps=ignore_caps,
+        auto_remedy=auto_remedy,
         doctor=not no_doctor,
         need_toolkit=need_toolkit,
         extra_env=tuple(arch_environment(archs).items()),

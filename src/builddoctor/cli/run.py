@@ -27,6 +27,7 @@ def run(
     trace: options.TraceFile = "",
     summary: options.SummaryFile = "",
     ignore_caps: options.IgnoreCaps = False,
+    auto_remedy: options.AutoRemedy = False,
     no_doctor: options.NoDoctor = False,
 ) -> int:
     """Supervise any build command: ninja, cmake --build, pip install, python setup.py …
@@ -47,6 +48,7 @@ def run(
         summary=summary,
         ignore_caps=ignore_caps,
         no_doctor=no_doctor,
+        auto_remedy=auto_remedy,
         need_toolkit=False,
     )
     return run_supervised(request)

@@ -57,6 +57,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     fixes: list[Fix]
     died: str
     why: str
+    cause: str
     trace: str
     trace_id: str
     title: str
@@ -97,7 +98,7 @@ def list_traces(
     if json:
         print_data(json_text(found))
     else:
-        _print(map(Text, trace_rows(found, width=page_width())))
+        print_lines(map(Text, trace_rows(found, width=page_width())))
 
 
 @app.command("show")
@@ -109,7 +110,7 @@ def show(trace: TraceArgument = "last", json: JsonOption = False) -> None:
     if json:
         print_data(json_text(_shown(report, verdict, path), pretty=True))
     else:
-        _print(trace_page(report, verdict, width=page_width(), signs=_signs()))
+        print_lines(trace_page(report, verdict, width=page_width(), signs=_signs()))
 
 
 @app.command("units")
@@ -143,7 +144,7 @@ def units(
     elif as_csv:
         print_data(_csv(found))
     else:
-        _print(map(Text, unit_rows(found, width=page_width(), folder=report.header.cwd)))
+        print_lines(map(Text, unit_rows(found, width=page_width(), folder=report.header.cwd)))
 
 
 @app.command("compare")
@@ -157,7 +158,7 @@ def compare_traces(
     if json:
         print_data(json_text(told))
     else:
-        _print(comparison_page(told, width=page_width()))
+        print_lines(comparison_page(told, width=page_width()))
 
 
 def find_trace(name: str) -> Path:
@@ -181,7 +182,7 @@ def judge_now(report: TraceReport, path: Path) -> Verdict:
     return judge(report, boot_id=boot_id, idle_s=idle_s(path))
 
 
-def _print(lines: Iterable[Text]) -> None:
+def print_lines(lines: Iterable[Text]) -> None:
     """On stdout, with the signs that it can show."""
     signs = _signs()
     pages = list(lines)
@@ -231,6 +232,7 @@ def _shown(report: TraceReport, verdict: Verdict, path: Path) -> Shown:
         fixes=verdict.fixes,
         died=verdict.died,
         why=verdict.why,
+        cause=verdict.cause,
         trace=str(path),
         trace_id=header.trace_id,
         title=header.title,

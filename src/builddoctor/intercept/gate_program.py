@@ -40,6 +40,10 @@ FORWARDED = (1, 2, 15)  # HUP, INT, TERM
 SIGINT, SIGKILL, SIGPIPE, SIGXFSZ = 2, 9, 13, 25
 INSIDE_GCC = frozenset(("cc1", "cc1plus", "lto1", "collect2"))
 OOM_SCORE_RAISE = 500
+THRIFT = ("--param=ggc-min-expand=10", "--param=ggc-min-heapsize=32768")
+"""All that a supervisor may add to a tool's own arguments, and only to these two: gcc collects its garbage earlier. The
+output does not depend on it. Never 0 for the first: that collects without end."""
+THRIFTY = frozenset(("cc1", "cc1plus"))
 
 
 def connect():
@@ -208,8 +212,15 @@ def can_run_again(name, args):
     return name not in ("cc1", "cc1plus", "lto1") or "-o" in args
 
 
+def with_thrift(name, args, answer):
+    """The tool's arguments, and those of the answer (behind its first field) that may be added."""
+    wanted = () if answer is None or name not in THRIFTY else answer[1:]
+    return args + [each for each in THRIFT if each in wanted and each not in args]
+
+
 def phase(real, shown, args):
-    again = can_run_again(shown.rsplit("/", 1)[-1], args)
+    name = shown.rsplit("/", 1)[-1]
+    again = can_run_again(name, args)
     connection = connect()
     asked = connection is not None and send(
         connection,
@@ -218,9 +229,11 @@ def phase(real, shown, args):
     )
     if not asked:
         become(real, real, args, os.environ)
-    if receive(connection) is None:
+    answer = receive(connection)
+    if answer is None:
         wait_in_line()
     while True:
+        args = with_thrift(name, args, answer)
         status, usage = run_child(real, args, lambda pid: send(connection, ["start", str(pid)]))
         told = send(
             connection,

@@ -33,6 +33,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """``--ignore-caps``: do not take MAX_JOBS and its kin as upper bounds"""
     need_toolkit: bool = False
     """fail when no CUDA compiler is found, instead of supervising host compilers alone"""
+    auto_remedy: bool = False
+    """``--auto-remedy``: where a compiler alone does not fit, try what leaves the binary as it is"""
     doctor: bool = True
     """look ahead before anything is started; ``--no-doctor`` does not"""
     extra_env: tuple[tuple[str, str], ...] = ()

@@ -17,7 +17,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     """the build's own exit code; 128 + N after signal N"""
     verdict: str | None = None
-    """why it failed, where known: ``too-big``, ``runaway``, ``external-kill`` or ``not-redoable``"""
+    """why it failed, as its trace was judged at the end (``model.verdict.VerdictName``); null where it did not"""
     wall_s: float
     """from the start of the build command to its end"""
     cpu_s: float
@@ -36,6 +36,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """phases that builddoctor killed itself"""
     runaways: int = 0
     """phases that grew without end and were given up"""
+    remedied: int = 0
+    """phases that were too big and tried again with less memory (``--auto-remedy``)"""
     paused: int = 0
     """times that a process was stopped for a while for memory, since no gate had asked for it"""
     units: int

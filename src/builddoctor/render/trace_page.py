@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import textwrap
 
+import msgspec
 from rich.text import Text
 
-from builddoctor.model.verdict import Fix, Verdict
+from builddoctor.model.verdict import Verdict
 from builddoctor.render.signs import Signs
 from builddoctor.render.tables import below, fitted, phase_rows
 from builddoctor.render.timeline import timeline
+from builddoctor.render.verdict import LABEL_CELLS, LEAST_CELLS, evidence_lines, fix_lines, heading, labelled
 from builddoctor.trace.report import Happened, PhaseRow, TraceReport
 from builddoctor.units import escaped, format_clock, format_gib, format_mib, one_line, shell_word
 
-LABEL_CELLS = 8
 WORST = 8
 MOST_EVENTS = 14
 WIDEST_PICTURE = 160
-LEAST_CELLS = 20
 _TOLD = ("give-up", "killed", "kill", "requeue", "warning", "note")
 _STYLES = {"give-up": "bold red", "killed": "red", "kill": "yellow", "requeue": "yellow", "warning": "yellow"}
 
@@ -39,7 +39,7 @@ def trace_page(report: TraceReport, verdict: Verdict, *, width: int, signs: Sign
     lines += _worst(report, width)
     if not report.whole:
         lines += _last_seconds(report, width)
-    lines += [*_happened(report, width), *_fixes(verdict, width), *_evidence(verdict, width, folder), *_more(report)]
+    lines += [*_happened(report, width), *fix_lines(verdict, width), *_evidence(verdict, width, folder), *_more(report)]
     return lines
 
 
@@ -58,17 +58,6 @@ def headline(report: TraceReport, verdict: Verdict) -> str:
     if summary.result == "interrupted":
         return f"✗ {title} interrupted after {after}"
     return f"✗ {title} failed with exit code {summary.exit_code} after {after}"
-
-
-def labelled(label: str, text: str, width: int, style: str = "") -> list[Text]:
-    """``  why     it does not fit …``, going on under itself; nothing for no text."""
-    if not text:
-        return []
-    room = max(LEAST_CELLS, width - LABEL_CELLS - 2)
-    first, *rest = textwrap.wrap(one_line(text), room, break_on_hyphens=False) or [""]
-    indent = " " * (LABEL_CELLS + 2)
-    head = Text(f"  {label:<{LABEL_CELLS}}", style="dim").append(first, style=f"not dim {style}".strip())
-    return [head, *(Text(indent + line, style=style) for line in rest)]
 
 
 def _head(report: TraceReport, verdict: Verdict, width: int) -> list[Text]:
@@ -100,21 +89,17 @@ def _height(width: int) -> int:
     return 10 if width < 80 else 13 if width < 140 else 16
 
 
-def _title(words: str) -> list[Text]:
-    return [Text(), Text(words, style="bold")]
-
-
 def _worst(report: TraceReport, width: int) -> list[Text]:
     worst = sorted(report.phases, key=lambda phase: -phase.peak_mib)[:WORST]
     if not worst:
-        return _title("no compiler phase ran")
+        return heading("no compiler phase ran")
     rows = phase_rows(worst, width=width, folder=report.header.cwd)
-    return [*_title("worst phases"), Text(rows[0], style="dim"), *map(Text, rows[1:])]
+    return [*heading("worst phases"), Text(rows[0], style="dim"), *map(Text, rows[1:])]
 
 
 def _last_seconds(report: TraceReport, width: int) -> list[Text]:
     """What was going on when it stopped."""
-    lines = _title(f"the last seconds, up to {format_clock(report.last_at_s)}")
+    lines = heading(f"the last seconds, up to {format_clock(report.last_at_s)}")
     for point in report.last_points[-5:]:
         used = f"{format_mib(point.used_mib)} of {format_mib(point.limit_mib)} in use"
         ours = f"{format_mib(point.ours_mib)} by {point.running} phases, {point.waiting} waiting"
@@ -146,7 +131,7 @@ def _happened(report: TraceReport, width: int) -> list[Text]:
     holds = sum(event.kind == "hold" for event in report.events)
     if not shown and not holds:
         return []
-    lines = _title("what happened")
+    lines = heading("what happened")
     for event in shown:
         lines += _event(event, width, report.header.cwd)
     left = len(ranked) - len(shown)
@@ -167,35 +152,9 @@ def _event(event: Happened, width: int, folder: str) -> list[Text]:
     ]
 
 
-def _fixes(verdict: Verdict, width: int) -> list[Text]:
-    if not verdict.fixes:
-        return []
-    lines = _title("what to do, cheapest first")
-    for number, fix in enumerate(verdict.fixes, 1):
-        lines += _fix(number, fix, width)
-    return lines
-
-
-def _fix(number: int, fix: Fix, width: int) -> list[Text]:
-    mark = " (changes the binary)" if fix.changes_binary else ""
-    room = max(LEAST_CELLS, width - 5)
-    first, *rest = textwrap.wrap(one_line(fix.text + mark), room, break_on_hyphens=False)
-    lines = [Text(f"  {number}. {first}"), *(Text(f"     {line}") for line in rest)]
-    if fix.command:
-        # Never wrapped: it has to survive copy and paste.
-        lines.append(Text(f"     {escaped(fix.command)}", style="cyan"))
-    return lines
-
-
 def _evidence(verdict: Verdict, width: int, folder: str) -> list[Text]:
-    if verdict.verdict is None:
-        return []
-    lines = _title(f"evidence for {one_line(verdict.verdict)} ({verdict.confidence} confidence)")
-    room = max(LEAST_CELLS, width - 4)
-    for text in verdict.evidence:
-        first, *rest = textwrap.wrap(one_line(shorter(text, folder)), room, break_on_hyphens=False) or [""]
-        lines += [Text(f"  - {first}"), *(Text(f"    {line}") for line in rest)]
-    return lines
+    short = [shorter(text, folder) for text in verdict.evidence]
+    return evidence_lines(msgspec.structs.replace(verdict, evidence=short), width)
 
 
 def _more(report: TraceReport) -> list[Text]:

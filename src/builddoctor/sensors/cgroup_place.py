@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from builddoctor.sensors.mounts import Mount, read_mounts
+from builddoctor.sensors.mounts import Mount, holder, read_mounts
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.units import printable, whole_number
 
@@ -186,7 +186,10 @@ def _own_pid(root: SystemRoot) -> int | None:
 
 
 def _cgroup_mounts(root: SystemRoot, process: str) -> list[Mount]:
-    return [mount for mount in read_mounts(root, process) if mount.kind in ("cgroup", "cgroup2")]
+    """Those that can be seen: a container may have its own group mounted over the host's hierarchy."""
+    mounts = read_mounts(root, process)
+    groups = (mount for mount in mounts if mount.kind in ("cgroup", "cgroup2"))
+    return [mount for mount in groups if holder(mounts, mount.point) is mount]
 
 
 def _memberships(text: str) -> dict[str, str]:

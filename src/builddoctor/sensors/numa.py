@@ -79,16 +79,16 @@ class NumaSensor:
         return msgspec.structs.replace(level, confidence="low", note=gone) if level is not None and gone else level
 
 
-def read_numa(root: SystemRoot) -> Numa:
-    """All nodes that have memory. Without NUMA, or where none can be read: no nodes."""
+def read_numa(root: SystemRoot, process: str = "self") -> Numa:
+    """All nodes that have memory, and which ``process`` may use. Without NUMA, or where none can be read: no nodes."""
     memories = [memory for node in _memory_nodes(root) if (memory := _node_memory(root, node)) is not None]
     if not memories:
         return Numa()
     seen = frozenset(memory.node for memory in memories)
-    allowed_text = labelled(root.text(_STATUS) or "", _ALLOWED)
+    allowed_text = labelled(root.text(f"/proc/{process}/status") or "", _ALLOWED)
     # No process can run without memory: a list that names none of these nodes is not one.
     allowed = parse_list(allowed_text) & seen
-    policy, bound = _policy(root.text(_MAPS) or "")
+    policy, bound = _policy(root.text(f"/proc/{process}/numa_maps") or "")
     usable = allowed or seen
     # Nor can it be bound to what the cpuset forbids: then the kernel drops the policy.
     usable = usable & bound or usable

@@ -31,13 +31,18 @@ from builddoctor.policy.governor import Governor
 from builddoctor.policy.rules import Rules
 from builddoctor.sensors.limits import KillCounter, MemorySensor
 from builddoctor.sensors.root import Clock, SystemRoot, monotonic, page_size
+from builddoctor.sensors.surroundings import Surveyor
 from builddoctor.supervise.accounts import Accounts
 from builddoctor.supervise.folders import history_file, run_folder, trace_file
 from builddoctor.supervise.foresight import Foresight, look_ahead, settle_environment
 from builddoctor.supervise.fronts import Fronts
+from builddoctor.supervise.judging import judged
+from builddoctor.supervise.keeping import Keeping
 from builddoctor.supervise.kill_evidence import KillEvidence
+from builddoctor.supervise.looking import Looking
 from builddoctor.supervise.pausing import Pausing
 from builddoctor.supervise.prepare import Prepared, is_front_by_path, prepare
+from builddoctor.supervise.remedying import Remedying
 from builddoctor.supervise.remembering import Remembering
 from builddoctor.supervise.sampler import Sampler
 from builddoctor.supervise.screen import Screen
@@ -76,7 +81,8 @@ def supervise(
     ``rules``: other thresholds than production's.
     """
     system = root or SystemRoot()
-    seen = settle_environment(env, system, own_homes=request.need_toolkit)
+    remedied = request.cwd if request.auto_remedy else ""
+    seen = settle_environment(env, system, own_homes=request.need_toolkit, remedy_for=remedied)
     env = seen.env
     sensor = MemorySensor(system, env=env, user_limit_mib=request.memory_mib, clock=clock)
     prepared = prepare(request, env, system, sensor)
@@ -142,10 +148,34 @@ class _Build:
             holds_units=True,
             estimator=estimator,
         )
+        self.keeping = Keeping(
+            root,
+            trace=trace.path,
+            write=trace.write,
+            tell=self.session.tell,
+            at_s=self.session.at_s,
+            free_mib=lambda: sensor.read(0.0).tightest.headroom_mib,
+            versions=_versions(prepared),
+        )
+        self.looking = Looking(
+            Surveyor(root, seen.env),
+            trace,
+            self.session.evidence,
+            units=self.session.units.open,
+            cwd=request.cwd,
+            clock=clock,
+            at_s=self.session.at_s,
+        )
+        if request.auto_remedy:
+            self.session.remedying = Remedying(self.session.tell, estimator)
+        self.session.look_around = self.looking.phase_ended
+        self.session.before_return = self.keeping.keep
+        self.session.units.also_called = self.keeping.unit_called
         self.signalled: int | None = None
         self._guardian: Guardian | None = None
         self._pausing: Pausing | None = None
         self._ending: asyncio.TimerHandle | None = None
+        self._screen: Screen | None = None
 
     def header(self, trace_id: str, stamp: datetime) -> Header:
         prepared, toolkit = self.prepared, self.prepared.toolkit
@@ -187,10 +217,11 @@ class _Build:
             planned=lambda: self.fronts.planned,
         )
         self._pausing = sampler.pausing
-        screen = make_screen(self.session, self.prepared, self.fronts)
+        screen = self._screen = make_screen(self.session, self.prepared, self.fronts)
         screen.watch(sampler)
         ended = asyncio.Event()
         self._tell_start()
+        self.looking.begin()
         guardian = self._guardian = Guardian(
             self._command(),
             env=self._environment(socket),
@@ -229,6 +260,7 @@ class _Build:
             server.close()
             guardian.close()
             sharing.close()
+            self.keeping.close()
             self.session.units.close()
             self.remembering.close(lambda text: self.session.tell(text, warning=True))
             await screen.stop()
@@ -242,6 +274,9 @@ class _Build:
         if guardian.left:
             self.session.tell(f"ended {guardian.left} processes that the build had left behind")
         summary = self._summary(guardian, wall_s)
+        screen.hearing.end(failed=summary.result == "failed")
+        self.looking.end(failed=summary.result != "ok", named=screen.hearing.named)
+        summary = judged(summary, self.session.trace)
         self.session.trace.write(End(at_s=self.session.at_s(), summary=summary))
         return Finished(summary, self.session, self.prepared)
 
@@ -289,6 +324,8 @@ class _Build:
         """First a chance to end in order, then the end; a second signal comes straight to that."""
         if self._guardian is None:
             return
+        if self._screen is not None:
+            self._screen.hurry.set()
         if self.signalled is None:
             self.signalled = number
             self.session.tell(f"{signal.Signals(number).name}: the build is being ended")
@@ -320,6 +357,7 @@ class _Build:
             requeued=accounts.requeued,
             killed=accounts.killed,
             runaways=accounts.runaways,
+            remedied=session.remedying.remedied if session.remedying is not None else 0,
             paused=accounts.paused,
             units=accounts.units,
             phases=accounts.phases,
@@ -338,6 +376,14 @@ def _toolchain(prepared: Prepared) -> Toolchain:
         host_compiler=next((each.version for each in prepared.tools.compilers), ""),
         host_arch=os.uname().machine,
     )
+
+
+def _versions(prepared: Prepared) -> list[str]:
+    """What a vendor asks for first."""
+    tools = _toolchain(prepared)
+    libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    named = (("nvcc", tools.nvcc), ("gcc", tools.host_compiler), ("", libc), ("", os.uname().machine))
+    return [f"{name} {value}".strip() for name, value in named if value]
 
 
 def _raise_descriptor_limit() -> None:

@@ -100,7 +100,7 @@ def remembered_tmpdir(env: Mapping[str, str], root: SystemRoot) -> str:
         if read_place(root, Path(settled).parent, role="TMPDIR").missing:
             # A job's scratch that is gone, a disk that is not mounted: not to be made up.
             return ""
-        _make_own(Path(settled))
+        make_own(Path(settled))
     except FolderNotWritableError:
         return ""
     return "" if unfit(read_place(root, settled, role="TMPDIR")) else settled
@@ -110,7 +110,7 @@ def _move_tmpdir(fix: Fix, env: Mapping[str, str]) -> Applied:
     folder = Path(fix.folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _make_own(folder)
+        make_own(folder)
         file = write_settings(env, Settings(tmpdir=fix.folder))
     except OSError as error:
         return Applied(name=fix.name, done=False, text=f"cannot make {folder.parent}: {error.strerror}")
@@ -120,7 +120,7 @@ def _move_tmpdir(fix: Fix, env: Mapping[str, str]) -> Applied:
     return Applied(name=fix.name, done=True, text=text)
 
 
-def _make_own(folder: Path) -> None:
+def make_own(folder: Path) -> None:
     """Make ``folder`` for this user alone, or see that it is already so: in /var/tmp anybody may have been first."""
     try:
         folder.mkdir(mode=0o700)

@@ -25,6 +25,7 @@ from builddoctor.sensors.root import SystemRoot
 from builddoctor.sensors.toolkits import lost_homes
 from builddoctor.supervise.fixing import remembered_tmpdir
 from builddoctor.supervise.prepare import site_folders
+from builddoctor.supervise.remedying import tmpdir_on_disk
 
 STOPS_ANY_COMMAND = frozenset(("memory-limit",))
 """With ``run`` nobody knows what the command needs."""
@@ -45,17 +46,25 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def settle_environment(env: Mapping[str, str], root: SystemRoot, *, own_homes: bool = False) -> Foresight:
+def settle_environment(
+    env: Mapping[str, str], root: SystemRoot, *, own_homes: bool = False, remedy_for: str = ""
+) -> Foresight:
     """The environment of the build: TMPDIR moved where ``doctor --fix`` settled that, and said so.
 
     ``own_homes``: CUDA_HOME and CUDA_PATH go where they name no toolkit; the build gets one of ours. Not with ``run``,
-    whose command may be what puts a toolkit there.
+    whose command may be what puts a toolkit there. ``remedy_for``: the build's folder, with ``--auto-remedy``.
     """
     notes: list[str] = []
     moved = remembered_tmpdir(env, root)
     if moved:
         env = {**env, "TMPDIR": moved}
         notes.append(f"temporary files go to {moved}, as `doctor --fix` settled it")
+    elif remedy_for and (moved := tmpdir_on_disk(env, root, build_folder=remedy_for)):
+        was = env.get("TMPDIR") or "/tmp"  # noqa: S108
+        env = {**env, "TMPDIR": moved}
+        notes.append(
+            f"temporary files go to {moved}: {was} is in memory, and counts against its limit (`--auto-remedy`)"
+        )
     for name in lost_homes(env) if own_homes else ():
         notes.append(f"no CUDA toolkit is where {name}={env[name]} points: this build does without it")
         env = {key: value for key, value in env.items() if key != name}

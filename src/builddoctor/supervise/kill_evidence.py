@@ -46,7 +46,9 @@ class KillEvidence:
         self._claimed: dict[str, int] = {}
         """deaths put down to the kills of each cgroup; under "" those that only the machine's counter explains"""
         self._spare: deque[float] = deque(maxlen=LOOKS_KEPT)
-        self._at_start = self.baseline(whole_number((root.text("/proc/self/stat") or "").partition(" ")[0])).evidence
+        self.start = self.baseline(whole_number((root.text("/proc/self/stat") or "").partition(" ")[0]))
+        """our own cgroup before anything ran"""
+        self._at_start = self.start.evidence
 
     def baseline(self, pid: int | None) -> Baseline:
         """Counters now, for the cgroup of a process that is about to run phases; None for our own."""

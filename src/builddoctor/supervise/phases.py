@@ -32,6 +32,8 @@ class LivePhase:
         """the kernel confirmed the gate's pid: its tool may be signalled"""
         self.asked_at_s = asked_at_s
         self.argv_digest = ""
+        self.cwd = ""
+        """where its gate was started"""
         self.admitted_at_s: float | None = None
         self.estimate: Estimate | None = None
         self.granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -45,6 +47,8 @@ class LivePhase:
         """kill counters when it was admitted"""
         self.cause: KillCause | None = None
         """who killed it, when it was not us"""
+        self.extra: tuple[str, ...] = ()
+        """arguments that its gate adds (``supervise.remedying``)"""
         self.excused = 0
         """times that a kill of it was put down to others, which no gate caught"""
         self.reported_mib = 0.0

@@ -1,8 +1,9 @@
 """Shows a running build: a live board on a terminal, else a line every few seconds and every event.
 
 Covers: when which, passing the build's own output on above the board, what stays on the terminal afterwards.
-Does *not* cover: what it looks like (``render``), the terminal (``supervise.live_board``).
-Everything goes to stderr; the build's stdout stays stdout where that is no terminal.
+Does *not* cover: what it looks like (``render``), the terminal (``supervise.live_board``), files and pipes that the
+build prints to (``supervise.relay``), what its words mean (``supervise.hearing``).
+Everything of ours goes to stderr; what the build prints goes where it would without us.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from builddoctor.render.passage import Passage
 from builddoctor.render.signs import UNICODE, signs_for
 from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.gathering import Gathering
+from builddoctor.supervise.hearing import Hearing
 from builddoctor.supervise.live_board import REFRESH_S, LiveBoard
 from builddoctor.supervise.prepare import Prepared
+from builddoctor.supervise.relay import Relay, is_open_and_no_terminal, same_file
 from builddoctor.supervise.sampler import Sampler
 from builddoctor.supervise.session import Session
 from builddoctor.supervise.terminal import Terminal, is_watched_elsewhere
@@ -29,6 +32,8 @@ from builddoctor.supervise.terminal import Terminal, is_watched_elsewhere
 LINE_EVERY_S = 10.0
 READ_BYTES = 64 * 1024
 MOST_KEPT_EVENTS = 30
+HURRIED_S = 5.0
+"""After Ctrl-C a reader who does not read has this long to take what is left."""
 
 
 def wants_board(env: Mapping[str, str]) -> bool:
@@ -39,10 +44,9 @@ def wants_board(env: Mapping[str, str]) -> bool:
 
 
 class Screen:
-    """Plain lines on stderr; the build writes to our own stdout and stderr."""
+    """Plain lines on stderr; the build writes to our own stdout and stderr, relayed where they are no terminal."""
 
-    stdout_fd: int | None = None
-    stderr_fd: int | None = None
+    relayed: tuple[int, ...] = (1, 2)
 
     def __init__(
         self, session: Session, prepared: Prepared, fronts: Fronts, *, title: str, cwd: str, env: Mapping[str, str]
@@ -52,16 +56,47 @@ class Screen:
         # A file or a pipe takes everything; what a terminal shows is another matter.
         self._signs = signs_for(env) if sys.stderr.isatty() else UNICODE
         session.on_event = self.event
+        self.hearing = Hearing(session.trace, session.at_s)
+        self.hurry = asyncio.Event()
+        """set: whoever does not read is not waited for"""
+        self.stdout_fd: int | None = None
+        self.stderr_fd: int | None = None
+        self._relays: list[Relay] = []
+        self._relay([fd for fd in self.relayed if is_open_and_no_terminal(fd)])
 
     def watch(self, sampler: Sampler) -> None:
         self._gathering.sampler = sampler
 
     def start(self) -> list[asyncio.Task[None]]:
         """Begin to show; the tasks are cancelled at the end."""
+        self._start_relays()
         return [asyncio.create_task(self._lines())]
 
     async def stop(self) -> None:
         """Show what is still to be shown."""
+        await self._close_relays()
+
+    def _relay(self, fds: list[int]) -> None:
+        """One for both where both lead to the same place: what was printed first comes first."""
+        if len(fds) == 2 and same_file(*fds):
+            self._relays = [Relay(1, self.hearing.listener(""))]
+            self.stdout_fd = self.stderr_fd = self._relays[0].writer
+            return
+        for fd in fds:
+            relay = Relay(fd, self.hearing.listener("stdout" if fd == 1 else "stderr"))
+            self._relays.append(relay)
+            if fd == 1:
+                self.stdout_fd = relay.writer
+            else:
+                self.stderr_fd = relay.writer
+
+    def _start_relays(self) -> None:
+        for relay in self._relays:
+            relay.start()
+
+    async def _close_relays(self) -> None:
+        for relay in self._relays:
+            await relay.close(hurry=self.hurry, patience_s=HURRIED_S)
 
     def event(self, event: EventRow) -> None:
         self._say(event_line(event))
@@ -90,6 +125,8 @@ class Screen:
 class BoardScreen(Screen):
     """A live board at the foot of the terminal; what the build prints goes by above it."""
 
+    relayed = (1,)
+
     def __init__(
         self, session: Session, prepared: Prepared, fronts: Fronts, *, title: str, cwd: str, env: Mapping[str, str]
     ) -> None:
@@ -99,8 +136,9 @@ class BoardScreen(Screen):
         self._board = LiveBoard(self._terminal, env, self.state, on_quit=self._quit)
         self._reader, self.stderr_fd = os.pipe()
         os.set_blocking(self._reader, False)
-        # Where stdout goes to a file, it is left alone.
-        self.stdout_fd = self.stderr_fd if sys.stdout.isatty() else None
+        if sys.stdout.isatty():
+            self.stdout_fd = self.stderr_fd
+        self._hear = self.hearing.listener("" if self.stdout_fd == self.stderr_fd else "stderr")
         self._passage = Passage()
         self._reading = False
         self._kept: list[EventRow] = []
@@ -111,12 +149,14 @@ class BoardScreen(Screen):
             # The build has it now; end of file comes when the last of it has gone.
             os.close(self.stderr_fd)
         self._begun = True
+        self._start_relays()
         self._read_again()
         self._board.open()
         return [asyncio.create_task(self._refresh()), asyncio.create_task(self._lines())]
 
     async def stop(self) -> None:
         self._ended = True
+        await self._close_relays()
         self._stop_reading()
         while self._pass_on():
             # What the build printed last is never dropped, however slow the terminal is.
@@ -184,6 +224,7 @@ class BoardScreen(Screen):
             self._ended = True
             self._stop_reading()
             return False
+        self._hear(data)
         style = self._passage.style
         lines = self._passage.feed(data)
         self._board.text(lines, unfinished=self._passage.unfinished, style=style)

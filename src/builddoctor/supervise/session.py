@@ -28,6 +28,7 @@ from builddoctor.supervise.accounts import Accounts
 from builddoctor.supervise.holding import Holding
 from builddoctor.supervise.kill_evidence import KillEvidence
 from builddoctor.supervise.phases import LivePhase, describe, was_killed
+from builddoctor.supervise.remedying import Remedying
 from builddoctor.supervise.remembering import Remembering
 from builddoctor.supervise.units import Units
 from builddoctor.trace import records
@@ -78,12 +79,17 @@ class Session:
             called=remembering.unit_began if remembering is not None else lambda *_: None,
         )
         self.holding = Holding(clock)
+        self.remedying: Remedying | None = None
         self.verdict: GiveUp | None = None
         self.given_up: LivePhase | None = None
         self.events: deque[EventRow] = deque(maxlen=EVENTS_SHOWN)
         self.on_event: Callable[[EventRow], None] = lambda _: None
         self.as_seen: Callable[[LivePhase, PhaseEnded], PhaseEnded] = lambda _, ended: ended
+        self.look_around: Callable[[LivePhase, int | None, float], None] = lambda *_: None
+        """a phase ended: its tool's pid, and what all phases held; its gate still waits"""
         self.catch_up: Callable[[], None] = lambda: None
+        self.before_return: Callable[[LivePhase, int, bool], Awaitable[None]] | None = None
+        """a phase failed with this wait status, and was given up or not: its gate still holds its driver"""
         self._clock = clock
         self._answer_front = answer_front
         self._holds_units = holds_units
@@ -172,6 +178,7 @@ class Session:
             redoable=asked.redoable,
         )
         live = LivePhase(phase, gate_pid=asked.gate_pid, trusted=trusted, asked_at_s=self._clock())
+        live.cwd = asked.cwd
         live.argv_digest = hashlib.sha256("\0".join(asked.argv).encode(errors="replace")).hexdigest()[:16]
         self.units.enter(unit_id)
         return live
@@ -197,7 +204,7 @@ class Session:
                 if not live.granted.result():
                     connection.send("return")
                     return
-                connection.send(word)
+                connection.send(word, *live.extra)
                 word = "again"
                 ended = await self._run_once(connection, receiving, live)
                 if ended is None:
@@ -205,6 +212,8 @@ class Session:
                 receiving = asyncio.ensure_future(connection.receive())
                 if live.phase.phase_id not in self.live:
                     if ended.status != 0:
+                        if self.before_return is not None:
+                            await self.before_return(live, ended.status, self.given_up is live)
                         connection.send("return")
                     return
         finally:
@@ -229,6 +238,7 @@ class Session:
         self.accounts.cpu_s += message.cpu_s
         live.peak_mib = max(live.peak_mib, self.root.high_water_mib(message.peak_kib))
         self.accounts.peak_mib = max(self.accounts.peak_mib, live.peak_mib)
+        tool_pid, held_mib = live.tool_pid, sum(other.rss_mib for other in self.live.values())
         live.tool_gone()
         started_s = live.admitted_at_s if live.admitted_at_s is not None else self._clock()
         ended = PhaseEnded(
@@ -240,7 +250,8 @@ class Session:
         live.outcome = ended.outcome
         self.accounts.works.phase_ran(live.phase.unit_id, ended.wall_s)
         self._finish(live, ended, message)
-        if self.remembering is not None:
+        self.look_around(live, tool_pid, held_mib)
+        if self.remembering is not None and not live.extra:
             self.remembering.phase_ended(
                 live.phase, outcome=ended.outcome, peak_mib=ended.peak_mib, wall_s=ended.wall_s
             )
@@ -347,15 +358,11 @@ class Session:
         live.admitted_at_s = now_s
         live.before = self.evidence.baseline(live.gate_pid if live.trusted else None)
         live.estimate = action.estimate
-        self.trace.write(
-            records.PhaseAdmitted(
-                at_s=self.at_s(),
-                phase_id=action.phase_id,
-                reserve_mib=round(action.estimate.reserve_mib, 1),
-                waited_s=round(now_s - live.asked_at_s, 3),
-                running=self.governor.running,
-            )
-        )
+        if self.remedying is not None:
+            self.remedying.admitted(live, action, budget_mib=self.governor.budget_mib)
+        waited_s, running = now_s - live.asked_at_s, self.governor.running
+        estimate = action.estimate
+        self.trace.write(records.phase_admitted(self.at_s(), action.phase_id, estimate, waited_s, running=running))
         if not live.granted.done():
             live.granted.set_result(True)
 
@@ -365,15 +372,8 @@ class Session:
         by = BY_US if live.outcome is Outcome.KILLED_BY_US else describe_cause(live.cause or KillCause.UNKNOWN)
         self.accounts.requeued += 1
         live.asked_at_s = self._clock()
-        self.trace.write(
-            records.Requeued(
-                at_s=self.at_s(),
-                phase_id=action.phase_id,
-                reserve_mib=round(action.estimate.reserve_mib, 1),
-                solo=action.solo,
-                lost_s=round(lost_s, 3),
-            )
-        )
+        again = records.phase_requeued(self.at_s(), action.phase_id, action.estimate, solo=action.solo, lost_s=lost_s)
+        self.trace.write(again)
         alone = ", now alone" if action.solo else ""
         self.tell(
             f"redoes {describe(live.phase)}: ended by {by} at {format_mib(live.peak_mib)}; {lost_s:.0f} s lost{alone}",
@@ -382,7 +382,13 @@ class Session:
         live.again()
 
     def _give_up(self, action: GiveUp) -> None:
-        live = self.live.pop(action.phase_id)
+        live = self.live[action.phase_id]
+        if self.remedying is not None and self.remedying.rescued(live, action):
+            estimate = self.governor.estimate(live.phase)
+            self._requeue(Requeue(phase_id=action.phase_id, estimate=estimate, solo=True))
+            self.decide(PhaseAsked(phase=live.phase))
+            return
+        del self.live[action.phase_id]
         self.verdict, self.given_up = action, live
         self.accounts.runaways += action.verdict == "runaway"
         self.trace.write(

@@ -39,6 +39,7 @@ class Units:
         self._began = began
         self._ended = ended
         self._called = called
+        self.also_called: Callable[[Unit, Sequence[str], str], None] = lambda *_: None
         self.open: dict[str, Unit] = {}
         self._pidfds: dict[str, int] = {}
         self._phases: dict[str, int] = {}
@@ -108,6 +109,7 @@ class Units:
     def _open(self, unit: Unit, pid: int, argv: Sequence[str], cwd: str, *, at_gate: bool = False) -> None:
         self.open[unit.unit_id] = unit
         self._called(unit, argv, cwd)
+        self.also_called(unit, argv, cwd)
         self._began(unit, hashlib.sha256("\0".join(argv).encode(errors="replace")).hexdigest()[:16], at_gate)
         try:
             pidfd = os.pidfd_open(pid)

@@ -29,6 +29,10 @@ from builddoctor.units import format_mib
 MOST_EVENTS = 500
 """kept of each kind"""
 
+MOST_SEEN = 64
+MOST_SAID = 80
+MOST_TAILS = 2
+
 LAST_POINTS = 12
 FIRST_SPAN_S = 0.5
 
@@ -54,12 +58,19 @@ class Gathering:
         self._most: Counter[str] = Counter()
         self._events: list[Happened] = []
         self._seen: Counter[str] = Counter()
+        self._given_up: deque[records.GaveUp] = deque(maxlen=MOST_SEEN)
+        self._looks: deque[records.Seen] = deque(maxlen=MOST_SEEN)
+        self._said: list[records.Said] = []
+        self._tails: deque[records.Tail] = deque(maxlen=MOST_TAILS)
         self._line = _Timeline(points)
         self._names: dict[str, str] = {}
+        self._commands: dict[str, records.UnitCommand] = {}
+        self._kept: dict[int, records.Kept] = {}
         self._byte = 0
         self._takers: dict[type, Callable[[Any], None]] = {
             records.Header: self._take_header,
             records.UnitBegan: self._take_unit,
+            records.UnitCommand: self._take_command,
             records.UnitOpened: self._take_opening,
             records.UnitDone: self._take_unit_end,
             records.PhaseQueued: self._take_ask,
@@ -70,8 +81,12 @@ class Gathering:
             records.Requeued: self._take_requeue,
             records.Killed: self._take_kill,
             records.GaveUp: self._take_give_up,
+            records.Kept: self._take_kept,
             records.TickRecord: self._take_tick,
             records.Note: self._take_note,
+            records.Seen: self._looks.append,
+            records.Said: self._take_said,
+            records.Tail: self._tails.append,
             records.End: self._take_summary,
         }
 
@@ -101,7 +116,17 @@ class Gathering:
             last_at_s=self._last_at_s,
             whole=self._summary is not None,
             summary=self._summary,
+            commands=self._commands,
+            kept=self._kept,
+            given_up=list(self._given_up),
+            seen=list(self._looks),
+            said=self._said,
+            tails=list(self._tails),
         )
+
+    def _take_said(self, record: records.Said) -> None:
+        if len(self._said) < MOST_SAID:
+            self._said.append(record)
 
     def _take_header(self, record: records.Header) -> None:
         if self._header is None:
@@ -127,6 +152,12 @@ class Gathering:
                 argv_digest=record.argv_digest,
                 began_at_s=record.at_s,
             )
+
+    def _take_command(self, record: records.UnitCommand) -> None:
+        self._commands[record.unit_id] = record
+
+    def _take_kept(self, record: records.Kept) -> None:
+        self._kept[record.phase_id] = record
 
     def _take_opening(self, record: records.UnitOpened) -> None:
         """The governor chose its ``--threads``; 0: as the build gave them."""
@@ -232,6 +263,7 @@ class Gathering:
         self._tell(record.at_s, "kill", f"builddoctor ends {name_of(row)}: {record.reason}", row)
 
     def _take_give_up(self, record: records.GaveUp) -> None:
+        self._given_up.append(record)
         row = self._phases.get(record.phase_id)
         name = name_of(row) if row is not None else f"phase {record.phase_id}"
         self._tell(record.at_s, "give-up", f"{name} cannot be saved ({record.verdict}): {record.reason}", row)

@@ -4,8 +4,9 @@ Covers: the schema, as msgspec structs; ``scripts/generate`` writes its JSON Sch
 Does *not* cover: the file (``trace.writer``, ``trace.reader``).
 
 ``at_s`` is seconds since the build began, on the supervisor's monotonic clock. Sizes are MiB. A trace holds no
-environment; arguments that look like credentials are masked before they get here. Fields may be added within a schema
-version; a reader skips records whose ``t`` it does not know.
+environment but TMPDIR and a scheduler's job number, and of a failed build's output the lines that tell why and the
+last thirty; what looks like a credential in arguments and lines is masked before it gets here. Fields may be added
+within a schema version; a reader skips records whose ``t`` it does not know.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 
 from builddoctor.model.phase import Estimate, Phase, Unit
 from builddoctor.model.summary import Summary
+from builddoctor.model.surroundings import Scene
 
 TRACE_SCHEMA = 1
 
@@ -67,6 +69,24 @@ class UnitBegan(Record, frozen=True, kw_only=True, tag="unit"):
     threads: Whole = 1
     counted: bool = True
     argv_digest: str = ""
+
+
+class UnitCommand(Record, frozen=True, kw_only=True, tag="command"):
+    """The compiler driver's own command line, credentials masked; written before its unit's record.
+
+    Where it is nearly that of an earlier unit, only what differs (``trace.commands`` puts it together again).
+    """
+
+    unit_id: str
+    tool: str = ""
+    """the driver as it was called"""
+    cwd: str = ""
+    argv: list[str] = msgspec.field(default_factory=list)
+    """without the driver itself"""
+    like: str = ""
+    """the unit that has the other words, in a record of its own; then tool and folder are that one's too"""
+    changed: list[tuple[int, str]] = msgspec.field(default_factory=list)
+    """place and word"""
 
 
 class UnitOpened(Record, frozen=True, kw_only=True, tag="unit-open"):
@@ -166,6 +186,33 @@ class GaveUp(Record, frozen=True, kw_only=True, tag="give-up"):
     reason: str
 
 
+class KeptFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One input of a phase, kept."""
+
+    name: str
+    """in the phase's folder beside the trace, without its ``.gz``"""
+    path: str
+    """what the command line calls it"""
+    size_bytes: Whole
+
+
+class Kept(Record, frozen=True, kw_only=True, tag="kept"):
+    """The inputs of a phase that was given up, or crashed, were kept: ``<trace without .jsonl>.repro/<phase_id>/``."""
+
+    phase_id: Whole
+    tool: str
+    """the program itself, not its gate"""
+    argv: list[str]
+    cwd: str
+    files: list[KeptFile]
+    preprocessed: bool = False
+    """its source stands there with all that it includes"""
+    versions: list[str] = msgspec.field(default_factory=list)
+    """such as ``g++ 12.2.0``"""
+    note: str = ""
+    """what is missing"""
+
+
 class TickRecord(Record, frozen=True, kw_only=True, tag="tick"):
     """Once a second: the whole picture."""
 
@@ -190,6 +237,40 @@ class Note(Record, frozen=True, kw_only=True, tag="note"):
     level: str = "info"
 
 
+class Seen(Record, frozen=True, kw_only=True, tag="seen"):
+    """What was around: once at the start, at a phase that failed or was killed, and when a build has failed."""
+
+    phase_id: Whole | None = None
+    when: str = ""
+    """``start``, ``phase`` or ``end``"""
+    scene: Scene
+
+
+class Said(Record, frozen=True, kw_only=True, tag="said"):
+    """A line of the build's output that the catalogue of texts knows. Credentials in it are masked."""
+
+    entry: str
+    verdict: str = ""
+    weight: str
+    line: Whole
+    """from 1, within its stream"""
+    text: str
+    captured: dict[str, str] = msgspec.field(default_factory=dict)
+    stream: str = ""
+    """``stdout`` or ``stderr``; empty where both are one"""
+
+
+class Tail(Record, frozen=True, kw_only=True, tag="tail"):
+    """The last lines that a build printed which failed, cleaned and masked."""
+
+    lines: list[str]
+    stream: str = ""
+    read: Whole = 0
+    """lines in all"""
+    failing: Whole | None = None
+    """line of the first command that failed, as the build tool says it"""
+
+
 class End(Record, frozen=True, kw_only=True, tag="summary"):
     """Last line of a whole trace: the summary object."""
 
@@ -199,6 +280,7 @@ class End(Record, frozen=True, kw_only=True, tag="summary"):
 AnyRecord = (
     Header
     | UnitBegan
+    | UnitCommand
     | UnitOpened
     | UnitDone
     | PhaseQueued
@@ -211,8 +293,12 @@ AnyRecord = (
     | Paused
     | Continued
     | GaveUp
+    | Kept
     | TickRecord
     | Note
+    | Seen
+    | Said
+    | Tail
     | End
 )
 
@@ -247,6 +333,18 @@ def phase_queued(at_s: float, phase: Phase, estimate: Estimate, digest: str) -> 
         reserve_mib=round(estimate.reserve_mib, 1),
         estimate_source=estimate.source,
     )
+
+
+def phase_admitted(at_s: float, phase_id: int, estimate: Estimate, waited_s: float, *, running: int) -> PhaseAdmitted:
+    """The record of a phase that may start."""
+    reserve_mib, waited_s = round(estimate.reserve_mib, 1), round(waited_s, 3)
+    return PhaseAdmitted(at_s=at_s, phase_id=phase_id, reserve_mib=reserve_mib, waited_s=waited_s, running=running)
+
+
+def phase_requeued(at_s: float, phase_id: int, estimate: Estimate, *, solo: bool, lost_s: float) -> Requeued:
+    """The record of a phase that will run again."""
+    reserve_mib = round(estimate.reserve_mib, 1)
+    return Requeued(at_s=at_s, phase_id=phase_id, reserve_mib=reserve_mib, solo=solo, lost_s=round(lost_s, 3))
 
 
 def unit_opened(at_s: float, unit_id: str, threads: int, waited_s: float) -> UnitOpened:

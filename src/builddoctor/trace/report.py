@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from builddoctor.model.summary import Summary
-from builddoctor.trace.records import Header
+from builddoctor.trace.records import GaveUp, Header, Kept, Said, Seen, Tail, UnitCommand
 
 ABSURD = 1e12
 
@@ -160,6 +160,18 @@ class TraceReport(msgspec.Struct, kw_only=True):
     summary: Summary | None = None
     skipped: int = 0
     """lines that could not be read"""
+    given_up: list[GaveUp] = []
+    """phases that could not be saved, in order; the last of a bounded number"""
+    seen: list[Seen] = []
+    """looks at the surroundings, in order, of a bounded number"""
+    said: list[Said] = []
+    """what the build printed that the catalogue knows, in order, of a bounded number"""
+    tails: list[Tail] = []
+    """the last lines of what a failed build printed, of each stream"""
+    commands: dict[str, UnitCommand] = {}
+    """of units, by id: ``trace.commands.command_of``"""
+    kept: dict[int, Kept] = {}
+    """inputs that were kept, by phase"""
 
     @property
     def exit_code(self) -> int | None:

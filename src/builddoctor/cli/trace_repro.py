@@ -1,0 +1,196 @@
+"""``builddoctor trace repro``: one phase of a build in a folder of its own, to be run again or sent to its vendor."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from builddoctor.cli.output import json_text, print_data, print_notes
+from builddoctor.cli.trace import JsonOption, find_trace
+from builddoctor.errors import FolderNotWritableError, TraceError, UsageError
+from builddoctor.intercept.measured_run import run_measured
+from builddoctor.model.repro import Repro
+from builddoctor.render.repro_files import README, SCRIPT, readme_text
+from builddoctor.sensors.limits import MemorySensor
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.supervise.reproducing import Reproducing, enough, write_text
+from builddoctor.trace.analysis import read_build
+from builddoctor.trace.phase_choice import choose_phase
+from builddoctor.trace.report import PhaseRow
+from builddoctor.units import format_mib, parse_size_mib, printable, shell_word
+
+FREE_SHARE = 0.8
+"""of the memory that is free now, for a step; in address space, which is more than what it holds"""
+
+RUN_S = 3600.0
+ID_DIGITS = 6
+"""of a trace's id: a shorter number is a phase's"""
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``--run`` saw."""
+
+    exit_code: int | None
+    signal: int | None
+    peak_mib: float
+    wall_s: float
+    limit_mib: float
+    problem: str = ""
+
+
+class Reproduced(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``trace repro --json`` prints. ``input``: ``kept`` during the build, or ``made`` again just now."""
+
+    folder: str
+    files: list[str]
+    command: str
+    phase_id: int
+    phase: str
+    tool: str
+    input: str
+    notes: list[str]
+    run: Ran | None = None
+
+
+def repro(
+    trace: Annotated[
+        str, typer.Argument(metavar="[TRACE]", help="A trace file, its id as `trace list` shows it, or `last`.")
+    ] = "last",
+    phase: Annotated[
+        str,
+        typer.Argument(
+            metavar="[PHASE]",
+            help="Its number, or UNIT[:PROGRAM[:ARCH]], as in gelu.cu:cicc:sm_90; without one, the phase that died.",
+        ),
+    ] = "",
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FOLDER", help="The folder, new or empty; one is named if not.")
+    ] = "",
+    run: Annotated[bool, typer.Option("--run", help="Run it there once, in --memory, and say how it ends.")] = False,
+    memory: Annotated[
+        str,
+        typer.Option("--memory", metavar="SIZE", help="Most that a program may take; 80 % of what is free now."),
+    ] = "",
+    json: JsonOption = False,
+) -> None:
+    """One phase of a build as a folder that needs nothing else: its input, the command, and what happens.
+
+    The input is the one that was kept when the phase died, else it is made again from the unit's command, for which
+    the sources and the compiler have to be there.
+    """
+    path, phase = _which(trace, phase)
+    report = read_build(path)
+    row = choose_phase(report, phase)
+    limit_mib = parse_size_mib(memory) if memory else _free_mib()
+    folder = Path(output or _folder_name(row))
+    new = _make_folder(folder)
+    reproducing = Reproducing(
+        report, trace=path, folder=folder, env=os.environ, memory_mib=limit_mib, tell=lambda text: print_notes([text])
+    )
+    try:
+        made, how = reproducing.make(row)
+        ran = _run(folder, limit_mib, (SCRIPT, *made.files)) if run else None
+        write_text(folder / README, readme_text(made, _said(ran)))
+    except BaseException:
+        _clear(folder, itself=new)
+        raise
+    if json:
+        print_data(json_text(_reproduced(folder, row, made, how, ran), pretty=True))
+        return
+    print_data(printable(str(folder.absolute())))
+    print_notes([f"{made.what}: its input was {how}", *made.notes, *_said(ran)])
+    print_notes([f"run it: {'LIMIT_MIB=8000 ' if made.endless else ''}sh {shell_word(str(folder / SCRIPT))}"])
+
+
+def _which(trace: str, phase: str) -> tuple[Path, str]:
+    """Of one word alone: the trace, if there is one of that name, else a phase of the last."""
+    if phase or trace == "last":
+        return find_trace(trace), phase
+    if trace.isdigit() and len(trace) < ID_DIGITS and not Path(trace).exists():
+        return find_trace("last"), trace
+    try:
+        return find_trace(trace), ""
+    except TraceError:
+        return find_trace("last"), trace
+
+
+def _run(folder: Path, limit_mib: float, files: tuple[str, ...]) -> Ran:
+    enough(limit_mib)
+    done = run_measured(["/bin/sh", SCRIPT], cwd=str(folder), env=os.environ, memory_mib=limit_mib, timeout_s=RUN_S)
+    if done.output:
+        print_notes([done.output])
+    for each in folder.iterdir():
+        # What it made is not part of it.
+        if each.name not in files and not each.is_dir():
+            each.unlink(missing_ok=True)
+    return Ran(
+        exit_code=done.exit_code,
+        signal=done.signal,
+        peak_mib=done.peak_mib,
+        wall_s=done.wall_s,
+        limit_mib=limit_mib,
+        problem=done.problem,
+    )
+
+
+def _said(ran: Ran | None) -> tuple[str, ...]:
+    if ran is None:
+        return ()
+    if ran.problem:
+        return (f"it was run in {format_mib(ran.limit_mib)} of address space: {ran.problem}",)
+    how = f"signal {ran.signal}" if ran.signal is not None else f"exit code {ran.exit_code}"
+    took = f"{format_mib(ran.peak_mib)} at its peak, {ran.wall_s:.1f} s"
+    return (f"it was run in {format_mib(ran.limit_mib)} of address space, and ended with {how}: {took}",)
+
+
+def _reproduced(folder: Path, row: PhaseRow, made: Repro, how: str, ran: Ran | None) -> Reproduced:
+    return Reproduced(
+        folder=str(folder.absolute()),
+        files=sorted((SCRIPT, README, *made.files)),
+        command=f"sh {shell_word(str(folder.absolute() / SCRIPT))}",
+        phase_id=row.phase_id,
+        phase=made.what,
+        tool=made.tool,
+        input=how.split()[0],
+        notes=list(made.notes),
+        run=ran,
+    )
+
+
+def _free_mib() -> float:
+    """Most that one program may take, without a word of the user's."""
+    return max(0.0, FREE_SHARE * MemorySensor(SystemRoot(), env=os.environ).read(0.0).tightest.headroom_mib)
+
+
+def _folder_name(row: PhaseRow) -> str:
+    stem = re.sub(r"[^\w.+-]", "_", os.path.basename(row.source), flags=re.ASCII)[-60:] or "phase"
+    return "-".join(part for part in ("repro", stem, row.tool, row.arch) if part)
+
+
+def _make_folder(folder: Path) -> bool:
+    """It was not there before."""
+    try:
+        new = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty", hint="`-o` names another folder")
+    except OSError as error:
+        raise FolderNotWritableError(
+            f"cannot make the folder {folder}: {error.strerror}", hint="-o /a/folder/that/you/may/write"
+        ) from error
+    return new
+
+
+def _clear(folder: Path, *, itself: bool) -> None:
+    """It was empty or not there: all that is in it is ours."""
+    if itself:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for each in folder.iterdir():
+        each.unlink(missing_ok=True)

@@ -1,0 +1,136 @@
+"""The catalogue of texts: what compilers, linkers, build tools, kernels and schedulers print when a build fails.
+
+Covers: the entries as data (``texts/*.toml``, a file a group), and what each must be to be relied upon: checked
+whenever it is loaded. Does *not* cover: looking for them in a log (``diagnose.scanning``), weighing what was found
+(``diagnose.from_text``), or fixes that depend on the project (``diagnose.remedies``).
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import msgspec
+
+from builddoctor.diagnose.cleaning import text_of
+from builddoctor.model.finding import Weight
+from builddoctor.model.verdict import Fix, VerdictName
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One text, in all its forms."""
+
+    name: str
+    """in small letters, with hyphens; a verdict names its cause by it"""
+    verdict: VerdictName | None = None
+    """what it speaks for; None for what is never a cause"""
+    weight: Weight
+    pattern: str
+    """searched in a cleaned line (``diagnose.cleaning``): no colours, no prefixes of CI, no indentation"""
+    triggers: tuple[str, ...]
+    """of these, every line that the pattern finds holds at least one: what a long log is searched for first"""
+    after: str = ""
+    """a second pattern, that one of the few lines before must have"""
+    versions: str
+    """of what it is a text"""
+    cause: str
+    """one sentence"""
+    fixes: tuple[Fix, ...] = ()
+    """cheapest and least intrusive first"""
+    fixes_of: str = ""
+    """the entry whose fixes it shares"""
+    source: str
+    """``owner/repository#number``, a document, or ``measured``"""
+    example: str
+    """a line as it is printed"""
+    also: tuple[str, ...] = ()
+    """other forms of it"""
+    unlike: tuple[str, ...] = ()
+    """lines that look like it, and are not"""
+    group: str = ""
+    """the name of its file"""
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    title: str
+    entry: tuple[Entry, ...]
+
+
+def load_catalogue() -> tuple[Entry, ...]:
+    """All entries: those that say the cause first, then those that hint at it, then those that trail any failure.
+
+    Raises ValueError for an entry that cannot be relied upon: a name twice, a pattern that does not match its own
+    example, a trigger that is not in it.
+    """
+    entries = [entry for _, group in load_groups() for entry in group]
+    return tuple(sorted(entries, key=lambda entry: ("says", "hints", "trails").index(entry.weight)))
+
+
+def load_groups() -> tuple[tuple[str, tuple[Entry, ...]], ...]:
+    """The same entries by file: its title, and its entries in the order they stand in."""
+    read: list[tuple[str, list[Entry]]] = []
+    for file in sorted((files(__package__) / "texts").iterdir(), key=lambda each: each.name):
+        if file.name.endswith(".toml"):
+            content = _parse(file.name, file.read_text(encoding="utf-8"))
+            group = file.name.removesuffix(".toml")
+            read.append((content.title, [msgspec.structs.replace(entry, group=group) for entry in content.entry]))
+    return tuple((title, tuple(group)) for title, group in _resolved(read))
+
+
+def _parse(name: str, text: str) -> _File:
+    try:
+        return msgspec.toml.decode(text, type=_File)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _resolved(read: list[tuple[str, list[Entry]]]) -> list[tuple[str, list[Entry]]]:
+    """Every entry checked, and with fixes of its own."""
+    known: dict[str, Entry] = {}
+    for _, group in read:
+        for entry in group:
+            if entry.name in known:
+                raise ValueError(f"{entry.group}: {entry.name} stands twice in the catalogue")
+            known[entry.name] = entry
+            check(entry)
+    return [(title, [_with_fixes(entry, known) for entry in group]) for title, group in read]
+
+
+def _with_fixes(entry: Entry, known: dict[str, Entry]) -> Entry:
+    if not entry.fixes_of:
+        return entry
+    if entry.fixes or entry.fixes_of not in known or known[entry.fixes_of].fixes_of:
+        raise ValueError(f"{entry.group}: {entry.name} shares the fixes of {entry.fixes_of}, which has none to share")
+    return msgspec.structs.replace(entry, fixes=known[entry.fixes_of].fixes)
+
+
+def check(entry: Entry) -> None:
+    """Raises ValueError for an entry that cannot be relied upon."""
+
+    def refuse(why: str) -> None:
+        raise ValueError(f"{entry.group}: {entry.name}: {why}")
+
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry.name):
+        refuse("a name is small letters, digits and hyphens")
+    if (entry.verdict is None) != (entry.weight == "trails"):
+        refuse("what trails a failure has no verdict, and everything else has one")
+    if not entry.triggers or not all(len(trigger.encode()) >= SHORTEST_TRIGGER for trigger in entry.triggers):
+        refuse(f"a trigger is {SHORTEST_TRIGGER} bytes or more")
+    try:
+        pattern, after = re.compile(entry.pattern), re.compile(entry.after)
+    except re.error as error:
+        raise ValueError(f"{entry.group}: {entry.name}: no pattern: {error}") from error
+    if (pattern.flags | after.flags) & re.IGNORECASE:
+        refuse("case is told apart: triggers are searched as they stand")
+    for line in (entry.example, *entry.also):
+        text = text_of(line.encode())
+        if not pattern.search(text):
+            refuse(f"its pattern does not find {line!r}")
+        if not any(trigger in text for trigger in entry.triggers):
+            refuse(f"no trigger is in {line!r}")
+    for line in entry.unlike:
+        if pattern.search(text_of(line.encode())):
+            refuse(f"its pattern finds {line!r}")
+
+
+SHORTEST_TRIGGER = 4

@@ -1,0 +1,271 @@
+"""The ladder of remedies: order, what cannot help, and commands to paste."""
+
+from __future__ import annotations
+
+import shlex
+from typing import get_args
+
+import pytest
+
+from builddoctor.diagnose.project_settings import arch_value, load_settings, settings_of
+from builddoctor.diagnose.remedies import RemedyFacts, ladder, load_remedies
+from builddoctor.diagnose.remedy_facts import lacks
+from builddoctor.diagnose.who_limits import who_limits
+from builddoctor.intercept.gate_program import THRIFT, THRIFTY
+from builddoctor.model.verdict import VerdictName
+from builddoctor.projects.known import known_names
+
+VERDICTS = get_args(VerdictName)
+PLAIN = RemedyFacts()
+SUPERVISED = RemedyFacts(
+    project="flash_attn",
+    cwd="/src/my build; rm -rf ~",
+    command=("python", "setup.py", "bdist_wheel", "--dist-dir=/out/$HOME"),
+    options=("--arch", "sm_90"),
+    supervised=True,
+    tool="cicc",
+    arch="sm_100",
+    archs=("sm_90", "sm_100"),
+    threads=4,
+    nvcc="13.0.88",
+    peak_mib=7000.0,
+    limit_mib=8192.0,
+    limited_by="/sys/fs/cgroup/memory/slurm/uid_1/job_3/memory.limit_in_bytes",
+)
+
+
+def commands(verdict: VerdictName, facts: RemedyFacts) -> list[str]:
+    return [fix.command for fix in ladder(verdict, facts) if fix.command]
+
+
+# -- the file ----------------------------------------------------------------------------------------------------
+
+
+def test_the_file_is_whole() -> None:
+    """Every remedy has a name of its own, a known verdict, a text and a source; its conditions exist."""
+    remedies = load_remedies()
+    assert len({remedy.name for remedy in remedies}) == len(remedies) > 25
+    for remedy in remedies:
+        assert remedy.ranks
+        assert set(remedy.ranks) <= set(VERDICTS)
+        assert remedy.text
+        assert remedy.source
+        for need in remedy.needs:
+            lacks(need, PLAIN)
+
+
+@pytest.mark.parametrize("verdict", [each for each in VERDICTS if each != "gpu-oom"])
+@pytest.mark.parametrize("facts", [PLAIN, SUPERVISED], ids=["nothing known", "all known"])
+def test_every_verdict_has_a_ladder_without_blanks(verdict: VerdictName, facts: RemedyFacts) -> None:
+    """Something can be done in each case, and no placeholder is left in what is said."""
+    fixes = ladder(verdict, facts)
+    assert fixes
+    for fix in fixes:
+        assert fix.text.strip()
+        assert "@" not in fix.text + fix.command + fix.effect
+        assert fix.text == fix.text.strip()
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_the_order_is_that_of_the_ranks(verdict: VerdictName) -> None:
+    """Cheapest first, whatever the file's order; of two that cost the same, the one that leaves the binary alone."""
+    facts = RemedyFacts(tmp_in_memory=True, debug=True, limit_mib=8192.0)
+    fitting = [each for each in _sorted(verdict) if not any(lacks(need, facts) for need in each.needs)]
+    assert [fix.changes_binary for fix in ladder(verdict, facts)] == [each.changes_binary for each in fitting]
+    heads = [each.text.partition("@")[0] for each in fitting]
+    assert all(fix.text.startswith(head) for fix, head in zip(ladder(verdict, facts), heads, strict=True))
+
+
+def _sorted(verdict: VerdictName) -> list:
+    fitting = [each for each in load_remedies() if verdict in each.ranks]
+    return sorted(fitting, key=lambda each: (each.ranks[verdict], each.changes_binary))
+
+
+def test_without_a_verdict_there_is_nothing_to_do() -> None:
+    """A build that went well needs no remedy."""
+    assert ladder(None, SUPERVISED) == []
+
+
+# -- what cannot help is not named ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("facts", [PLAIN, SUPERVISED, RemedyFacts(tool="cudafe++", std="c++20", jobs=8, limit_mib=1e6)])
+def test_for_a_runaway_neither_memory_nor_jobs_nor_threads(facts: RemedyFacts) -> None:
+    """One process took all of it (TransformerEngine#1996): another toolkit first; each way changes the binary."""
+    fixes = ladder("runaway", facts)
+    assert "version of nvcc" in fixes[0].text
+    assert all(fix.changes_binary for fix in fixes)
+    said = " ".join(fix.text + fix.command for fix in fixes)
+    assert not any(word in said for word in ("GiB", "MAX_JOBS", "at once", "--threads", "--mem"))
+
+
+def test_one_architecture_cannot_be_fewer() -> None:
+    """Nor compiled one at a time."""
+    for verdict in ("too-big", "parallel", "disk-full", "tmpfs"):
+        several = commands_and_texts(verdict, archs=("sm_90", "sm_100"), threads=4)
+        one = commands_and_texts(verdict, archs=("sm_90",), threads=4)
+        assert "rchitecture" in several
+        assert "rchitecture" not in one
+        assert "--threads" not in one
+
+
+def commands_and_texts(verdict: VerdictName, **facts: object) -> str:
+    return " ".join(f"{fix.text} {fix.command}" for fix in ladder(verdict, RemedyFacts(**facts)))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "facts", "word"),
+    [
+        ("parallel", {"threads": 1, "archs": ("sm_90", "sm_100")}, "--threads"),
+        ("parallel", {"jobs": 1}, "at once"),
+        ("parallel", {"supervised": True}, "at once"),
+        ("parallel", {"supervised": True}, "under builddoctor"),
+        ("too-big", {"supervised": True, "tool": "cicc"}, "--auto-remedy"),
+        ("too-big", {"tool": "cicc"}, "ggc"),
+        ("too-big", {"tool": "cc1plus"}, "-Xcicc"),
+        ("too-big", {"tool": "cudafe++", "archs": ("sm_90", "sm_100")}, "rchitecture"),
+        ("too-big", {"tmp_in_memory": False}, "TMPDIR"),
+        ("too-big", {"debug": False}, "debug"),
+        ("too-big", {"project": "xformers"}, "without @"),
+        ("runaway", {"tool": "cudafe++", "std": "c++17"}, "c++17"),
+        ("runaway", {"tool": "cicc"}, "c++17"),
+        ("not-redoable", {"pipes": False}, "-pipe"),
+    ],
+)
+def test_what_cannot_help_is_not_said(verdict: VerdictName, facts: dict, word: str) -> None:
+    """The fact rules it out."""
+    assert word not in commands_and_texts(verdict, **facts)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "facts", "word"),
+    [
+        ("parallel", {"threads": 4, "archs": ("sm_90", "sm_100")}, "--threads 1"),
+        ("too-big", {"supervised": True, "tool": "cc1plus"}, "--auto-remedy"),
+        ("too-big", {"supervised": True, "tool": "cicc", "tmp_in_memory": True}, "--auto-remedy"),
+        ("too-big", {"tool": "ptxas"}, "-Xptxas -O1"),
+        ("too-big", {"tool": "ld"}, "--no-keep-memory"),
+        ("too-big", {"debug": True, "project": "transformer_engine"}, "NVTE_BUILD_DEBUG=0"),
+        ("too-big", {"project": "transformer_engine"}, "NVTE_WITH_NCCL_EP=0"),
+        ("tmpfs", {"disk_folder": "/scratch/me/"}, "mktemp -d /scratch/me/build.XXXXXX"),
+        ("rlimit", {}, "ulimit -v unlimited"),
+        ("disk-full", {}, "tmpxft_*"),
+        ("disk-full", {}, "df -i"),
+        ("numa-policy", {"command": ("make",)}, "numactl --localalloc make"),
+        ("oomd", {}, "ManagedOOMPreference=avoid"),
+        ("cgroup-parent", {"limit_mib": 10240.0}, "--memory 8.0GiB"),
+        ("not-redoable", {}, "--cores 1"),
+    ],
+)
+def test_what_can_help_is_said_as_it_is_to_be_typed(verdict: VerdictName, facts: dict, word: str) -> None:
+    """Each with its setting."""
+    assert word in commands_and_texts(verdict, **facts)
+
+
+def test_what_was_tried_is_not_advised_again() -> None:
+    """It did not help."""
+    facts = RemedyFacts(tool="cc1plus", supervised=True, remedied=("auto-remedy", "ggc"))
+    said = " ".join(commands("too-big", facts))
+    assert "--auto-remedy" not in said
+    assert "ggc" not in said
+
+
+# -- in the words of the build ------------------------------------------------------------------------------------
+
+
+def test_commands_are_quoted_for_a_shell() -> None:
+    """Nothing in a folder's name or an argument is run."""
+    for verdict in VERDICTS:
+        for command in commands(verdict, SUPERVISED):
+            if "setup.py" in command:
+                words = shlex.split(command)
+                assert words[:3] == ["cd", "/src/my build; rm -rf ~", "&&"]
+                assert words[-1] == "--dist-dir=/out/$HOME"
+                assert "builddoctor" in words
+
+
+def test_options_are_kept_and_not_said_twice() -> None:
+    """The build is asked for as it was, but for what is to be different."""
+    found = commands("too-big", SUPERVISED)
+    toolkit = next(each for each in found if "--toolkit" in each)
+    assert "builddoctor run --arch sm_90 --toolkit VERSION -- python" in toolkit
+    fewer = next(each for each in commands("tmpfs", SUPERVISED) if "--arch" in each)
+    assert fewer.count("--arch") == 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "word"),
+    [
+        ({"project": "flash_attn"}, "MAX_JOBS=1"),
+        ({"project": "natten"}, "NATTEN_N_WORKERS=1"),
+        ({"project": "transformer_engine", "jobs": 16}, "NVTE_BUILD_MAX_JOBS=8"),
+        ({"command": ("ninja",), "peak_mib": 3000.0, "limit_mib": 16000.0, "jobs": 16}, "ninja -j5"),
+        ({"command": ("make", "-j64"), "jobs": 64}, "make -j64 -j32"),
+        ({}, "CMAKE_BUILD_PARALLEL_LEVEL=1"),
+    ],
+)
+def test_fewer_jobs_are_said_in_the_projects_own_words(facts: dict, word: str) -> None:
+    """Its variable, or the build tool's option; as many as fit, where sizes are known."""
+    assert any(word in each for each in commands("parallel", RemedyFacts(**facts)))
+
+
+@pytest.mark.parametrize(
+    ("limited_by", "around", "name"),
+    [
+        ("--memory", {}, "flag"),
+        ("SLURM_MEM_PER_NODE", {}, "slurm"),
+        ("LSB_CG_MEMLIMIT", {}, "lsf"),
+        ("PBS_RESC_MEM", {}, "pbs"),
+        ("/sys/fs/cgroup/kubepods.slice/pod1.slice/memory.max", {}, "kubernetes"),
+        ("/sys/fs/cgroup/system.slice/docker-1f.scope/memory.max", {}, "docker"),
+        ("/sys/fs/cgroup/user.slice/user-0.slice/memory.max", {}, "systemd"),
+        ("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", {}, "cgroup"),
+        ("/sys/fs/cgroup/memory.max", {"container": "docker"}, "docker"),
+        ("/sys/fs/cgroup/memory.max", {"scheduler": "slurm"}, "slurm"),
+        ("/proc/meminfo CommitLimit", {}, "overcommit"),
+        ("/proc/meminfo MemAvailable", {}, "host"),
+        ("", {}, ""),
+    ],
+)
+def test_more_memory_is_asked_of_whoever_set_the_limit(limited_by: str, around: dict, name: str) -> None:
+    """By the limit's own name; inside a container by what is around."""
+    assert who_limits(RemedyFacts(limited_by=limited_by, **around)).name == name
+
+
+def test_how_much_more_memory_is_said() -> None:
+    """A quarter above what it held when it was killed, and the reserve, in whole GiB."""
+    facts = RemedyFacts(peak_mib=8000.0, limit_mib=8192.0, reserve_mib=1024.0, limited_by="SLURM_MEM_PER_NODE")
+    fix = next(each for each in ladder("too-big", facts) if "Slurm" in each.text)
+    assert fix.text.startswith("11 GiB or more")
+    assert fix.command == "sbatch --mem=11G"
+
+
+# -- settings of projects, and the gate's own list ------------------------------------------------------------------
+
+
+def test_every_project_with_settings_is_known() -> None:
+    """By the name that the catalogue gives it."""
+    assert set(load_settings()) <= set(known_names())
+    assert all(each.source for each in load_settings().values())
+
+
+@pytest.mark.parametrize(
+    ("project", "archs", "value"),
+    [
+        ("transformer_engine", ("sm_90", "sm_100a"), "90;100a"),
+        ("xformers", ("sm_90", "sm_100a"), "9.0;10.0a"),
+        ("flashinfer", ("sm_90a", "sm_120"), "9.0a 12.0"),
+        ("xformers", ("native",), ""),
+    ],
+)
+def test_architectures_are_spelt_as_the_project_wants_them(project: str, archs: tuple[str, ...], value: str) -> None:
+    """Numbers or dotted, with its separator; nothing for a word that is none."""
+    assert arch_value(settings_of(project), archs) == value
+
+
+def test_what_is_advised_for_gcc_is_what_auto_remedy_does() -> None:
+    """The same parameters, for the same programs."""
+    (ggc,) = (each for each in load_remedies() if each.name == "ggc")
+    assert set(ggc.tools) == THRIFTY
+    said = commands_and_texts("too-big", tool="cc1plus", source="a.cu")
+    assert f"-Xcompiler {','.join(THRIFT)}" in said
