@@ -99,6 +99,8 @@ def test_without_a_terminal_there_are_lines(program: Program, build: subprocess.
     assert re.match(r"\[\d:\d\d\] waits for \d\.\d GiB: transformer_engine/", second)
     assert "failed with exit code 3" in rest
     assert watcher.returncode == 3
+    # What died, why, and what next: the same last words as where it runs.
+    assert "builddoctor trace show" in rest
 
 
 def test_a_build_that_has_ended_is_told_at_once(program: Program) -> None:

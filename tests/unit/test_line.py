@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builddoctor.policy.line import Line, Waiting
+from builddoctor.policy.line import FAR, NEAR, Line, Waiting
 from unit.builders import TableEstimator, phase
 
 
@@ -55,3 +55,21 @@ def test_priorities_that_change_change_the_order() -> None:
     assert order(found) == [1, 2, 3]
     assert found.leave(2) is not None
     assert order(found) == [1, 3]
+
+
+def test_a_long_line_is_looked_at_in_turn() -> None:
+    """The most urgent with every pass, each of the others every few passes; who leaves disturbs nothing."""
+    count = NEAR + 5 * FAR + 7
+    found = line({phase_id: float(-phase_id) for phase_id in range(1, count + 1)})
+    near = list(range(1, NEAR + 1))
+    seen: set[int] = set()
+    for _ in range(6):
+        looked = [each.phase.phase_id for each in found.in_turn()]
+        assert looked[:NEAR] == near
+        assert looked == sorted(looked)
+        assert len(looked) <= NEAR + FAR
+        seen.update(looked)
+    assert seen == set(range(1, count + 1))
+    for phase_id in range(NEAR + FAR + 1, count + 1):
+        found.leave(phase_id)
+    assert [each.phase.phase_id for each in found.in_turn()] == order(found)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from builddoctor.cli.last_words import last_words
 from builddoctor.cli.output import print_notes
 from builddoctor.cli.trace import find_trace
 from builddoctor.render.closing import closing
@@ -22,10 +23,13 @@ def watch(
 
     Its exit code is the build's; `q` only quits watching, with 0. The build is not touched.
     """
-    watched = watch_build(find_trace(trace), os.environ)
+    path = find_trace(trace)
+    watched = watch_build(path, os.environ)
     following = watched.following
     if following.summary is None or following.header is None:
         return 0
     title = following.header.title or " ".join(following.header.command)
-    print_notes(closing(following.summary, title=title, blame=following.blame, peak_mib=following.blame_mib))
-    return following.summary.exit_code
+    summary = following.summary
+    last = last_words(str(path)) if summary.result == "failed" else []
+    print_notes(closing(summary, title=title, blame=following.blame, peak_mib=following.blame_mib, last=last))
+    return summary.exit_code

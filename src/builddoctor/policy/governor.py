@@ -288,8 +288,9 @@ class Governor:
         if asked is None:
             self._short, self._drains_to = False, None
         first = asked is None or asked == self._waiting.first
-        # Nothing was freed by somebody's asking: who waited before still does.
-        for waiting in self._waiting if asked is None else self._waiting.only(asked):
+        # Nothing was freed by somebody's asking: who waited before still does. Where nothing runs, somebody must start.
+        line = iter(self._waiting) if not self._running else self._waiting.in_turn()
+        for waiting in line if asked is None else self._waiting.only(asked):
             drained = self._drains_to
             if len(self._running) >= self._slots or (drained is not None and waiting.key > drained.key):
                 break

@@ -13,6 +13,12 @@ import msgspec
 
 from builddoctor.model.phase import Estimate, Phase
 
+NEAR = 192
+FAR = 64
+"""A pass along a long line looks at so many of the most urgent, and at so many of the others, in turn: when memory is
+full, a thousand phases that do not fit need not all be asked at each end of another. Slurm's ``bf_max_job_test`` bounds
+its backfill likewise."""
+
 Priority = Callable[[Phase], float]
 """Higher starts first."""
 
@@ -51,6 +57,7 @@ class Line:
         self._priority = priority
         self._ordered: list[tuple[tuple[float, float, int], int]] = []
         self._by_id: dict[int, Waiting] = {}
+        self._far = NEAR
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -58,6 +65,17 @@ class Line:
     def __iter__(self) -> Iterator[Waiting]:
         """First come the most urgent; phases may leave while one goes through."""
         for _, phase_id in list(self._ordered):
+            if phase_id in self._by_id:
+                yield self._by_id[phase_id]
+
+    def in_turn(self) -> Iterator[Waiting]:
+        """The most urgent, then some of the others: with every call the next ones."""
+        if len(self._ordered) <= NEAR + FAR:
+            yield from self
+            return
+        start = self._far if NEAR <= self._far < len(self._ordered) else NEAR
+        self._far = start + FAR
+        for _, phase_id in self._ordered[:NEAR] + self._ordered[start : start + FAR]:
             if phase_id in self._by_id:
                 yield self._by_id[phase_id]
 
