@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builddoctor.intercept.gate_program import THRIFT
-from builddoctor.trace.records import GaveUp, Header, Note, PhaseFinished
+from builddoctor.trace.records import GaveUp, Header, Note, PhaseFinished, Requeued
 from support.memcg import memory_cgroup
 from support.program import Program
 
@@ -17,14 +17,16 @@ LIMIT_MIB = 215
 """cc1plus needs 205 MiB of its own for the source below, or 90 with earlier collection; builddoctor takes some 55."""
 
 
-def garbage_for_gcc(folder: Path) -> Path:
+def garbage_for_gcc(folder: Path, *, functions: int = 160) -> Path:
     """A source whose functions leave much behind that gcc does not collect before it has 256 MiB."""
     loop = ' for (auto& p : v) {{ p.text += "x{0}"; m[p.number + {0}] = p.text; r += p.number * {0}; }}'
     body = "\n".join(loop.format(number) for number in range(20))
     signature = "int f{}(std::vector<P>& v, std::map<int, std::string>& m)"
-    functions = "\n".join(f"{signature.format(number)} {{ int r = 0;\n{body}\n return r; }}" for number in range(160))
+    bodies = "\n".join(
+        f"{signature.format(number)} {{ int r = 0;\n{body}\n return r; }}" for number in range(functions)
+    )
     head = "#include <map>\n#include <string>\n#include <vector>\nstruct P { int number; std::string text; };\n"
-    (folder / "garbage.cpp").write_text(head + functions)
+    (folder / "garbage.cpp").write_text(head + bodies)
     return folder / "garbage.cpp"
 
 
@@ -57,10 +59,28 @@ def test_a_compiler_that_does_not_fit_alone_is_tried_with_less_memory(program: P
 
 
 @pytest.mark.needs_memcg
+def test_a_compiler_that_was_killed_alone_runs_again_with_less_memory(program: Program) -> None:
+    """Nobody expected 1.3 GiB of it: the kernel ends it once, and the second run, with 110 MiB less, fits."""
+    example = Path(__file__).parents[2] / "examples" / "attention_kernels"
+    flags = ["-std=c++17", "-O2", "-I", str(example / "include"), "-c", str(example / "src" / "planner.cpp")]
+    with memory_cgroup(1300 * MIB) as group:
+        command = program.supervised("g++", *flags, "-o", "planner.o", options=["--auto-remedy"])
+        done = group.run(command, env=program.env, cwd=program.folder)
+        assert done.returncode == 0, done.stderr
+        assert group.kernel_kills == 1
+    summary = program.summary()
+    assert (summary["remedied"], summary["requeued"], summary["verdict"]) == (1, 1, None)
+    records = program.records()
+    assert [each.outcome for each in records if isinstance(each, PhaseFinished)][-2:] == ["killed-by-kernel", "ok"]
+    assert any(isinstance(each, Requeued) and each.solo for each in records)
+    assert not any(isinstance(each, GaveUp) for each in records)
+
+
+@pytest.mark.needs_memcg
 def test_what_does_not_fit_even_so_is_given_up_after_one_more_try(program: Program) -> None:
-    """In 120 MiB nothing helps: one try with less memory, then the verdict."""
-    source = garbage_for_gcc(program.folder)
-    with memory_cgroup(120 * MIB) as group:
+    """Where nothing helps: one try with less memory, then the verdict."""
+    source = garbage_for_gcc(program.folder, functions=320)
+    with memory_cgroup(180 * MIB) as group:
         command = program.supervised(*compiled(source, "a.o"), options=["--auto-remedy"])
         done = group.run(command, env=program.env, cwd=program.folder)
         assert done.returncode != 0
