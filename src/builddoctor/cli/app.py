@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import builddoctor
-from builddoctor.cli import build, doctor, history, machine, run, trace, trace_export, view, watch
+from builddoctor.cli import build, doctor, history, machine, run, toolkit, trace, trace_export, view, watch
 from builddoctor.cli.output import print_error, print_notes
 from builddoctor.errors import BuildDoctorError, MemoryBudgetError, UsageError
 
@@ -31,6 +31,7 @@ app.command("watch")(watch.watch)
 trace.app.command("view")(view.view)
 trace.app.command("export")(trace_export.export)
 app.add_typer(trace.app, name="trace")
+app.add_typer(toolkit.app, name="toolkit")
 app.add_typer(machine.app, name="machine")
 app.add_typer(history.app, name="history")
 
