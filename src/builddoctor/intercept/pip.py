@@ -1,6 +1,6 @@
 """Let pip fetch wheels: from the package index that it is configured for, with its proxies, certificates and passwords.
 
-Covers: finding a pip; one wheel at a time for a named platform, checked by pip against the hash that its index gives.
+Covers: finding a pip; wheels for a named platform, checked by pip against the hash that its index gives.
 Nothing is installed, no package's code is run (wheels only). Does *not* cover: keeping wheels (``toolkits.cache``).
 """
 
@@ -19,7 +19,7 @@ from builddoctor.sensors.search_path import first_program
 from builddoctor.trace.masking import mask_text
 
 FETCH_TIMEOUT_S = 6 * 3600.0
-"""for one wheel; pip itself gives up much earlier when nothing comes"""
+"""for one call; pip itself gives up much earlier when nothing comes"""
 
 _LAUNCH = """
 import ctypes, runpy, sys
@@ -30,7 +30,6 @@ runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """PR_SET_PDEATHSIG: a fetch ends with us, whatever we die of."""
 
 _VERSIONS = re.compile(r"\(from versions: ([^)]*)\)")
-_UNREACHED = ("connection", "temporary failure in name resolution", "max retries", "timed out", "proxy", "ssl")
 
 
 def find_pip(env: Mapping[str, str]) -> str:
@@ -43,23 +42,23 @@ def find_pip(env: Mapping[str, str]) -> str:
     )
 
 
-def fetch_wheel(
-    python: str, requirement: str, folder: Path, *, platforms: Sequence[str], env: Mapping[str, str]
-) -> Path:
-    """The best wheel for ``requirement``, fetched into the empty ``folder``, which pip also uses for its own files.
+def fetch_wheels(
+    python: str, requirements: Sequence[str], folder: Path, *, platforms: Sequence[str], env: Mapping[str, str]
+) -> list[Path]:
+    """The best wheel for each, fetched into the empty ``folder``, which pip also uses for its own files.
 
     Raises PackageUnavailableError, PackageDamagedError when it is not what the index says, DiskFullError.
     """
     argv = [python, "-c", _LAUNCH, "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"]
-    argv += ["--disable-pip-version-check", "--progress-bar=off", "--implementation=py", "--abi=none"]
+    argv += ["-vv", "--disable-pip-version-check", "--progress-bar=off", "--implementation=py", "--abi=none"]
     argv += [f"--platform={platform}" for platform in platforms]
-    argv += ["--dest", str(folder), requirement]
+    argv += ["--dest", str(folder), *requirements]
     # What pip fetches lies in TMPDIR first, which may be small, or memory. In "/": -c looks for modules where it is.
     done = run_captured(argv, env={**env, "TMPDIR": str(folder)}, cwd="/", timeout_s=FETCH_TIMEOUT_S)
     wheels = sorted(folder.glob("*.whl")) if done.status == 0 else []
-    if len(wheels) == 1:
-        return wheels[0]
-    raise _failure(requirement, done.output, done.problem)
+    if wheels and len(wheels) == len(requirements):
+        return wheels
+    raise _failure(" ".join(requirements), done.output, done.problem)
 
 
 def _failure(
@@ -75,17 +74,13 @@ def _failure(
             f"{requirement} is not what the package index says: wrong sha256",
             hint="try again; if it stays, the index or a proxy before it has a damaged copy",
         )
+    known = _VERSIONS.search(output)
+    if known and known[1] != "none":
+        return PackageUnavailableError(f"no {requirement} in the package index; it has {_shortened(known[1])}")
     said = problem or next((line for line in errors if line), lines[-1] if lines else "pip said nothing")
-    if versions := _VERSIONS.search(output):
-        known = versions[1] if versions[1] != "none" else ""
-        if known:
-            return PackageUnavailableError(f"no {requirement} in the package index; it has {_shortened(known)}")
-    if any(word in low for word in _UNREACHED):
-        last = next((line for line in reversed(lines) if "error" in line.lower()), said)
-        return PackageUnavailableError(
-            f"the package index cannot be reached for {requirement}: {last[:300]}", hint=OFFLINE_HINT
-        )
-    return PackageUnavailableError(f"{requirement} cannot be fetched: {said[:300]}", hint="pip config list")
+    # With -vv: why a page could not be read, where otherwise it would seem to be empty.
+    said = next((line for line in lines if line.startswith("Could not fetch URL") and "404" not in line), said)
+    return PackageUnavailableError(f"{requirement} cannot be fetched: {said[:400]}", hint=OFFLINE_HINT)
 
 
 OFFLINE_HINT = (

@@ -56,8 +56,8 @@ SIZES_MIB = {
 """Package to MiB of the wheel and of what is in it, rounded up (13.0, x86_64). Others are taken for large ones."""
 UNKNOWN_MIB = (200, 400)
 
-_RELEASE = re.compile(r"\A\d+(\.\d+){0,3}\Z")
-_COMPONENT = re.compile(r"\A(?P<name>[a-z][a-z0-9_-]*)(?:==(?P<version>\d+(?:\.\d+)*))?\Z")
+_RELEASE = re.compile(r"\A\d+(\.\d+){0,3}\Z", re.ASCII)
+_COMPONENT = re.compile(r"\A(?P<name>[a-z][a-z0-9_-]*)(?:==(?P<version>\d+(?:\.\d+)*))?\Z", re.ASCII)
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):

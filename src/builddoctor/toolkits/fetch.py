@@ -1,25 +1,26 @@
-"""Get wheels: from the cache where it has them, else through pip, one at a time, so that nothing is fetched twice.
+"""Get wheels: from the cache where it has them, else through pip, the large ones one at a time, so that none is fetched twice.
 
 Does *not* cover: which ones (``toolkits.components``), or what is in them (``toolkits.wheel``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from builddoctor.errors import PackageDamagedError, PackageUnavailableError
-from builddoctor.intercept.pip import OFFLINE_HINT, fetch_wheel, find_pip
+from builddoctor.intercept.pip import OFFLINE_HINT, fetch_wheels, find_pip
 from builddoctor.toolkits.cache import WheelCache
 from builddoctor.toolkits.components import TOOLKIT, size_mib
 from builddoctor.units import MIB, format_mib
 
 LARGE_MIB = 5
-"""What is smaller is not worth a line."""
+"""What is smaller is not worth a line, nor a pip of its own."""
 
 
 class Fetcher:
@@ -65,21 +66,32 @@ class Fetcher:
                 f"{requirement} is not among the wheels in {self.cache.folder}, and --offline fetches nothing",
                 hint=OFFLINE_HINT,
             )
-        return self._fetch(requirement)
+        return self._one(requirement)
 
-    def _fetch(self, requirement: str) -> tuple[Path, str]:
-        self._python = self._python or find_pip(self._env)
+    def get_small(self, requirements: Iterable[str]) -> None:
+        """All small wheels that are not here, at once. What cannot be had is left for ``get`` to tell."""
+        small = [need for need in requirements if size_mib(Requirement(need).name)[0] < LARGE_MIB]
+        missing = [] if self._offline else [need for need in small if not self.cached(need)]
+        if len(missing) > 1:
+            with contextlib.suppress(PackageUnavailableError, PackageDamagedError):
+                self._fetch(missing)
+
+    def _one(self, requirement: str) -> tuple[Path, str]:
         size, _ = size_mib(Requirement(requirement).name)
         if size >= LARGE_MIB:
             self._say(f"fetches {requirement} (about {format_mib(size)})")
-        staging = Path(tempfile.mkdtemp(prefix=".fetch-", dir=self.cache.folder))
-        try:
-            wheel = fetch_wheel(self._python, requirement, staging, platforms=self._platforms, env=self._env)
-            self.fetched_mib += wheel.stat().st_size / MIB
-            kept = self.cache.add(wheel)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        kept = self._fetch([requirement])[0]
         digest = self.cache.checked(kept)
         if not digest:
             raise PackageDamagedError(f"{kept.name} changed while it was kept", hint="try again")
         return kept, digest
+
+    def _fetch(self, requirements: Sequence[str]) -> list[Path]:
+        self._python = self._python or find_pip(self._env)
+        staging = Path(tempfile.mkdtemp(prefix=".fetch-", dir=self.cache.folder))
+        try:
+            wheels = fetch_wheels(self._python, requirements, staging, platforms=self._platforms, env=self._env)
+            self.fetched_mib += sum(wheel.stat().st_size for wheel in wheels) / MIB
+            return [self.cache.add(wheel) for wheel in wheels]
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)

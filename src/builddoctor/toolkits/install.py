@@ -191,6 +191,7 @@ def _fetch_all(
     fetcher: Fetcher, release: parts.Release, pins: Mapping[str, str], arch: str
 ) -> tuple[list[Package], list[Wheel]]:
     """The wheels, and what they need themselves. Raises PackageUnavailableError and others."""
+    fetcher.get_small(pins.values())
     waiting = dict(pins)
     packages: dict[str, Package] = {}
     wheels: list[Wheel] = []
