@@ -79,7 +79,9 @@ def digest_of(data: bytes) -> str:
 
 def toolkit_metadata(version: str = "13.0.3.0") -> str:
     """``cuda-toolkit``'s: pins behind extras, as NVIDIA writes them."""
-    where = "sys_platform == 'linux' and platform_machine == 'aarch64' or sys_platform == 'linux' and platform_machine == 'x86_64'"
+    where = " or ".join(
+        f"sys_platform == 'linux' and platform_machine == '{machine}'" for machine in ("aarch64", "x86_64")
+    )
     requires = [f"{pin}; ({where}) and extra == '{extra}'" for extra, pins in PINS.items() for pin in pins]
     requires += [
         f"nvidia-cuda-opencl==13.0.85.*; (platform_machine == 'x86_64') and extra == '{each}'"

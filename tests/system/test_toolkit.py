@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from builddoctor.toolkits.layout import read_manifest
+from builddoctor.toolkits.store import FETCH, LOCK
 from support.made_wheels import AARCH64, make_wheel, toolkit_wheels
 from support.package_index import PackageIndex, serving
 from support.program import Program
@@ -36,7 +37,7 @@ def toolkits(tmp_path: Path) -> Path:
 
 def visible(folder: Path) -> list[str]:
     """What is in a folder besides its lock."""
-    return sorted(path.name for path in folder.iterdir() if path.name != ".lock") if folder.exists() else []
+    return sorted(path.name for path in folder.iterdir() if path.name != LOCK) if folder.exists() else []
 
 
 def test_a_toolkit_is_put_together_from_the_index(program: Program, index: PackageIndex, toolkits: Path) -> None:
@@ -229,7 +230,10 @@ def test_two_at_once_do_it_once(program: Program, index: PackageIndex, toolkits:
 def on_a_disk(program: Program, folder: Path, options: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """``builddoctor`` with a tmpfs at ``folder``, then what is left there, on the last line."""
     folder.mkdir(parents=True, exist_ok=True)
-    script = 'at=$1; mount -t tmpfs -o "$2" none "$at"; shift 2; "$@"; code=$?; echo "left: $(ls -A "$at" | tr "\\n" " ")"; exit $code'
+    script = (
+        'at=$1; mount -t tmpfs -o "$2" none "$at"; shift 2; "$@"; code=$?; '
+        'echo "left: $(ls -A "$at" | tr "\\n" " ")"; exit $code'
+    )
     argv = ["unshare", "-m", "sh", "-c", script, "sh", str(folder), options, *program.argv(*arguments)]
     return subprocess.run(argv, env=program.env, capture_output=True, text=True, check=False)
 
@@ -243,7 +247,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched(
     assert done.returncode == 84, done.stderr
     assert "272 MiB for it, and 100 MiB free" in done.stderr
     assert index.fetched == ["cuda-toolkit"]
-    assert done.stdout == "left: .lock \n"
+    assert done.stdout == f"left: {LOCK} \n"
 
 
 @pytest.mark.needs_unshare
@@ -254,7 +258,7 @@ def test_a_disk_that_fills_up_while_files_are_written_leaves_nothing(
     done = on_a_disk(program, toolkits, "size=1g,nr_inodes=30", "toolkit", "install", "13.0")
     assert done.returncode == 84, done.stderr
     assert "the disk is full: nothing installed" in done.stderr
-    assert done.stdout == "left: .lock \n"
+    assert done.stdout == f"left: {LOCK} \n"
     assert len(index.fetched) == len(ALL)
 
 
@@ -267,7 +271,7 @@ def test_a_disk_that_fills_up_while_wheels_come_leaves_nothing(
     done = on_a_disk(program, wheels, "size=1g,nr_inodes=7", "toolkit", "install", "13.0")
     assert done.returncode == 84, done.stderr
     assert "the disk is full" in done.stderr
-    assert ".fetch-" not in done.stdout
+    assert FETCH not in done.stdout
     assert visible(toolkits) == []
 
 
@@ -286,7 +290,7 @@ def test_where_home_cannot_be_written_another_folder_can_be_named(
     into = tmp_path / "into"
     done = on_a_disk(program, home, "ro", "toolkit", "install", "13.0", "--into", str(into))
     assert done.returncode == 0, done.stderr
-    assert visible(into) == [".wheels", NAME]
+    assert visible(into) == [".builddoctor-wheels", NAME]
 
 
 def test_a_dry_run_tells_what_would_be_fetched(program: Program, index: PackageIndex, toolkits: Path) -> None:

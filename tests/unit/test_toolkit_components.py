@@ -166,13 +166,13 @@ def test_a_toolkit_takes_anothers_place(tmp_path: Path) -> None:
 
 def test_who_holds_the_lock_tidies_up(tmp_path: Path) -> None:
     """What an interrupted run left goes; the lock is free again afterwards, and nobody had to wait."""
-    for name in (".new-x", ".old-x", ".fetch-x"):
+    for name in (f"{store.NEW}x", f"{store.OLD}x", f"{store.FETCH}x"):
         (tmp_path / name).mkdir()
-    (tmp_path / "mine").mkdir()
+    (tmp_path / ".new-mine").mkdir()
     said: list[str] = []
     with store.locked(tmp_path, said.append):
-        assert sorted(os.listdir(tmp_path)) == [".lock", "mine"]
-    with (tmp_path / ".lock").open() as file:
+        assert sorted(os.listdir(tmp_path)) == [store.LOCK, ".new-mine"]
+    with (tmp_path / store.LOCK).open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert said == []
 

@@ -151,7 +151,7 @@ def _wheels(folder: Path) -> Path:
     try:
         store.make_folder(wheels)
     except FolderNotWritableError:
-        return folder / ".wheels"
+        return folder / ".builddoctor-wheels"
     return wheels
 
 

@@ -68,7 +68,10 @@ def _failure(
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
     low = output.lower()
     if "no space left on device" in low or "disk quota exceeded" in low:
-        return DiskFullError(f"the disk is full: {requirement} could not be fetched")
+        return DiskFullError(
+            f"the disk is full: {requirement} could not be fetched",
+            hint="keep wheels on another disk: export BUILDDOCTOR_CACHE_DIR=/some/folder",
+        )
     if "do not match the hashes" in low:
         return PackageDamagedError(
             f"{requirement} is not what the package index says: wrong sha256",

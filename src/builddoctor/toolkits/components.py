@@ -80,9 +80,9 @@ def release_requirement(version: str) -> str:
         named = version if "." in version else f"{version}.8"
         raise PackageUnavailableError(
             f"CUDA {version}'s packages for python hold ptxas, but no nvcc and no cudafe++; those of 13 and later do",
-            hint=f"conda create -y -p ~/cuda-{named} -c conda-forge cuda-toolkit={named}   (then: --toolkit "
-            f"~/cuda-{named}); or NVIDIA's installer without root: sh cuda_{named}*_linux.run --silent --toolkit "
-            f"--toolkitpath=$HOME/cuda-{named}; or, where the source allows: builddoctor toolkit install 13.0",
+            hint=f"conda create -y -p ~/cuda-{named} -c conda-forge cuda-nvcc={named} cuda-cudart-dev={named}   (then: "
+            f"--toolkit ~/cuda-{named}); or NVIDIA's installer, without root: sh cuda_{named}*_linux.run --silent "
+            f"--toolkit --toolkitpath=$HOME/cuda-{named}; or, if the source allows: builddoctor toolkit install 13.0",
         )
     return f"{TOOLKIT}=={version}.*"
 

@@ -1,4 +1,4 @@
-"""Get wheels: from the cache where it has them, else through pip, the large ones one at a time, so that none is fetched twice.
+"""Get wheels: from the cache where it has them, else through pip, the large ones one at a time: none comes twice.
 
 Does *not* cover: which ones (``toolkits.components``), or what is in them (``toolkits.wheel``).
 """
@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 from builddoctor.errors import PackageDamagedError, PackageUnavailableError
 from builddoctor.intercept.pip import OFFLINE_HINT, fetch_wheels, find_pip
+from builddoctor.toolkits import store
 from builddoctor.toolkits.cache import WheelCache
 from builddoctor.toolkits.components import TOOLKIT, size_mib
 from builddoctor.units import MIB, format_mib
@@ -88,7 +89,7 @@ class Fetcher:
 
     def _fetch(self, requirements: Sequence[str]) -> list[Path]:
         self._python = self._python or find_pip(self._env)
-        staging = Path(tempfile.mkdtemp(prefix=".fetch-", dir=self.cache.folder))
+        staging = Path(tempfile.mkdtemp(prefix=store.FETCH, dir=self.cache.folder))
         try:
             wheels = fetch_wheels(self._python, requirements, staging, platforms=self._platforms, env=self._env)
             self.fetched_mib += sum(wheel.stat().st_size for wheel in wheels) / MIB

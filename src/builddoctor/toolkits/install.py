@@ -238,7 +238,7 @@ def _build(
         (unpacked_mib := sum(wheel.unpacked_bytes for wheel in wheels) / MIB),
         f"{format_mib(unpacked_mib)} for it",
     )
-    new = home.with_name(f".new-{home.name}")
+    new = home.with_name(f"{store.NEW}{home.name}")
     try:
         new.mkdir()
         merge(wheels, new, manifest)

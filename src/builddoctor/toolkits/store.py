@@ -1,7 +1,7 @@
 """The folder of managed toolkits: names, lock, what is there, taking one away.
 
-One folder each, ``cuda-13.0.88-x86_64``, that appears whole or not at all. Names that begin with a dot are ours for
-what is being made or taken away; what an interrupted run left there goes when the lock is held next.
+One folder each, ``cuda-13.0.88-x86_64``, that appears whole or not at all. Names that begin with ``.builddoctor-`` are
+for what is being made or taken away; what an interrupted run left there goes when the lock is held next.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from builddoctor.model.managed import Manifest
 from builddoctor.toolkits.layout import read_manifest
 
 INTO_HINT = "name a folder that you may write to: --into /some/folder, or export BUILDDOCTOR_DATA_DIR=/some/folder"
-_LOCK = ".lock"
-_LEFTOVERS = (".new-", ".old-", ".fetch-")
+LOCK = ".builddoctor-lock"
+NEW, OLD, FETCH = ".builddoctor-new-", ".builddoctor-old-", ".builddoctor-fetch-"
+"""Beginnings of names; with our own in them, for the folder may be one that the user has other things in."""
 _AT_FDCWD, _EXCHANGE = -100, 2
 
 
@@ -44,7 +45,7 @@ def make_folder(folder: Path, *, hint: str = INTO_HINT) -> None:
 def locked(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Alone in ``folder``; the kernel gives the lock back when we die. Waits for another, and says so."""
     try:
-        fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise FolderNotWritableError(f"cannot write to {folder}: {error.strerror}", hint=INTO_HINT) from error
     try:
@@ -54,7 +55,7 @@ def locked(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
             say(f"waits for another installation in {folder}")
             fcntl.flock(fd, fcntl.LOCK_EX)
         for name in os.listdir(folder):
-            if name.startswith(_LEFTOVERS):
+            if name.startswith((NEW, OLD, FETCH)):
                 shutil.rmtree(folder / name, ignore_errors=True)
         yield
     finally:
@@ -66,7 +67,7 @@ def put_in_place(new: Path, home: Path) -> None:
     if not home.exists():
         new.rename(home)
         return
-    old = home.with_name(f".old-{home.name}")
+    old = home.with_name(f"{OLD}{home.name}")
     # Exchanged in one step: a build that runs with it finds every path at every moment.
     libc = ctypes.CDLL(None, use_errno=True)
     exchange = getattr(libc, "renameat2", None)
@@ -102,7 +103,7 @@ def named(folder: Path, name: str) -> Path:
 
 def remove(home: Path) -> None:
     """Take one away; who holds the lock calls it. Raises OSError when it cannot even be renamed."""
-    old = home.with_name(f".old-{home.name}")
+    old = home.with_name(f"{OLD}{home.name}")
     home.rename(old)
     shutil.rmtree(old, ignore_errors=True)
 
