@@ -10,11 +10,13 @@ from __future__ import annotations
 import base64
 import binascii
 import csv
+import errno
 import hashlib
 import io
 import os
 import re
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -35,6 +37,11 @@ MOST_RATIO = 200
 SMALL_BYTES = 1 * MIB
 
 _CHUNK_BYTES = 1 * MIB
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, csv.Error),
+    *(NotImplementedError, RuntimeError, EOFError, ValueError, LookupError, OverflowError),
+)
+"""What the standard library raises for archives with nonsense in them."""
 _ODD = re.compile(r"[\x00-\x1f\x7f\\:]")
 
 
@@ -71,8 +78,10 @@ def read_wheel(path: Path) -> Wheel:
             return _read(archive, path, name, str(version))
     except InvalidWheelFilename as error:
         raise PackageDamagedError(f"{one_line(path.name)} is not a wheel's name") from error
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise _damaged(path, str(error)) from error
+    except OSError as error:
+        raise _of_the_archive(path, error) from error
 
 
 def write_entries(wheel: Wheel, targets: dict[str, Path]) -> None:
@@ -86,8 +95,10 @@ def write_entries(wheel: Wheel, targets: dict[str, Path]) -> None:
                 target = targets.get(entry.name)
                 if target is not None:
                     _write(archive, wheel.path, entry, target)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+    except _UNREADABLE as error:
         raise _damaged(wheel.path, str(error)) from error
+    except OSError as error:
+        raise _of_the_archive(wheel.path, error) from error
 
 
 def _read(archive: zipfile.ZipFile, path: Path, name: str, version: str) -> Wheel:
@@ -129,6 +140,8 @@ def _check(path: Path, info: zipfile.ZipInfo, seen: set[str]) -> None:
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):
         raise _damaged(path, f"{one_line(name)} is a link or a special file")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _damaged(path, f"{one_line(name)} is packed in a way that wheels are not")
     if info.flag_bits & 1:
         raise _damaged(path, f"{one_line(name)} is encrypted")
     if info.file_size > SMALL_BYTES and info.file_size > MOST_RATIO * info.compress_size:
@@ -171,6 +184,11 @@ def _write(archive: zipfile.ZipFile, path: Path, entry: WheelEntry, target: Path
             out.write(chunk)
     if digest.digest() != entry.sha256:
         raise _damaged(path, f"{one_line(entry.name)} is not what its RECORD says")
+
+
+def _of_the_archive(path: Path, error: OSError) -> Exception:
+    """A place before the beginning of the file is nonsense in the archive; anything else is the disk's."""
+    return _damaged(path, "it points outside itself") if error.errno == errno.EINVAL else error
 
 
 def _damaged(path: Path, what: str) -> PackageDamagedError:
