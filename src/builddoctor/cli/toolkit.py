@@ -21,9 +21,10 @@ from builddoctor.supervise.folders import cache_folder
 from builddoctor.supervise.prepare import site_folders
 from builddoctor.toolkits import store
 from builddoctor.toolkits.components import parse_components
-from builddoctor.toolkits.install import Order, install, plan
+from builddoctor.toolkits.install import install
 from builddoctor.toolkits.layout import TRIPLES
 from builddoctor.toolkits.listing import all_toolkits
+from builddoctor.toolkits.order import Order, plan
 from builddoctor.units import one_line
 
 app = typer.Typer(
