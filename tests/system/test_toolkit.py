@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from builddoctor.toolkits.cache import WheelCache
@@ -229,6 +230,9 @@ def test_an_interrupted_installation_leaves_nothing_half_and_goes_on(
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode != 0
+    # pip ends too, though what it waits for has not come.
+    _, alive = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=20)
+    assert alive == []
     assert visible(toolkits) == []
     index.held = ""
     index.go.set()
