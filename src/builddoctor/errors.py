@@ -103,6 +103,24 @@ class MachineNotFoundError(BuildDoctorError):
     exit_code = 81
 
 
+class PackageUnavailableError(BuildDoctorError):
+    """A package cannot be had: no such version, no network, not in the cache, no pip."""
+
+    exit_code = 82
+
+
+class PackageDamagedError(BuildDoctorError):
+    """A package is damaged or unsafe: a wrong hash, a path that leads out, contents that contradict another's."""
+
+    exit_code = 83
+
+
+class DiskFullError(BuildDoctorError):
+    """There is no room on a disk that builddoctor has to write to."""
+
+    exit_code = 84
+
+
 class BuildImpossibleError(BuildDoctorError):
     """The doctor found before the build that it cannot succeed."""
 
@@ -112,13 +130,13 @@ class BuildImpossibleError(BuildDoctorError):
 class ReproError(BuildDoctorError):
     """A phase cannot be reproduced: its input was not kept, and cannot be made again."""
 
-    exit_code = 82
+    exit_code = 87
 
 
 class TextError(BuildDoctorError):
     """A log cannot be read, or is no text."""
 
-    exit_code = 83
+    exit_code = 88
 
 
 def exit_codes() -> list[tuple[int, str, str]]:

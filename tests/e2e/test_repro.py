@@ -112,7 +112,7 @@ def test_a_source_that_is_gone_is_said_and_leaves_no_folder(program: Program) ->
     shutil.rmtree(project.source)
     folder = program.folder / "none"
     done = program.run("trace", "repro", str(program.trace_file), "gelu.cu:cicc", "-o", str(folder))
-    assert done.returncode == 82
+    assert done.returncode == 87
     assert "the source is not there any more" in done.stderr
     assert not folder.exists()
 
@@ -129,6 +129,6 @@ def test_another_compiler_than_the_build_had_is_no_crash(program: Program) -> No
         *("trace", "repro", str(program.trace_file), "gelu.cu:cicc", "-o", str(program.folder / "none")),
         env={"PATH": "/nonexistent"},
     )
-    assert done.returncode == 82
+    assert done.returncode == 87
     assert "no nvcc here" in done.stderr
     assert not (program.folder / "none").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,14 @@ def has_chromium() -> bool:
     return shutil.which("chromium") is not None and shutil.which("chromedriver") is not None
 
 
+def has_cuda_packages() -> bool:
+    """The package index that pip is configured for can be reached, and has NVIDIA's packages."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["-m", "pip", "download", "--quiet", "--no-deps", "--dest"]
+        argv = [sys.executable, *words, folder, "cuda-toolkit==13.0.*"]
+        return subprocess.run(argv, check=False, capture_output=True).returncode == 0
+
+
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "nvcc": has_nvcc,
     "memcg": has_memcg,
@@ -75,6 +84,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "loop": has_loop,
     "chromium": has_chromium,
     "tmux": has_tmux,
+    "cuda_packages": has_cuda_packages,
 }
 """Marker ``needs_NAME`` to the check."""
 

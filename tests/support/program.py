@@ -30,6 +30,7 @@ class Program:
         self.env = clean_environment()
         self.env["BUILDDOCTOR_CACHE_DIR"] = str(folder / "cache")
         self.env["BUILDDOCTOR_STATE_DIR"] = str(folder / "state")
+        self.env["BUILDDOCTOR_DATA_DIR"] = str(folder / "data")
         self.env["BUILDDOCTOR_LEDGER_DIR"] = str(folder / "ledger")
         self.env["XDG_RUNTIME_DIR"] = str(folder)
         self.summary_file = folder / "summary.json"

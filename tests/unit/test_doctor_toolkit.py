@@ -43,7 +43,7 @@ def test_an_architecture_that_is_too_new_stops_the_build() -> None:
     check = checked(toolchain("12.6.85"), "sm_90,sm_100")["nvcc-arch"]
     assert (check.status, check.stops_build) == (Status.PROBLEM, True)
     assert check.text == "nvcc 12.6.85 does not know sm_100; it needs 12.8 or newer"
-    assert check.hint == 'pip install "cuda-toolkit[nvcc,cudart,cccl]==13.0.*"'
+    assert check.hint == "builddoctor toolkit install 13.0 && builddoctor doctor --toolkit 13.0"
 
 
 def test_a_toolkit_of_this_machine_that_knows_them_all_is_the_first_advice() -> None:
@@ -61,7 +61,7 @@ def test_a_toolkit_of_this_machine_that_knows_them_all_is_the_first_advice() -> 
     [
         ("50,60", "nvcc 13.0.88 does not know sm_50 and sm_60; 13.0 dropped them", "conda create"),
         ("101a", "nvcc 13.0.88 does not know sm_101a; since 13.0 it is called sm_110a", "--arch sm_110a"),
-        ("107", "nvcc 13.0.88 does not know sm_107; it needs 13.4 or newer", "==13.4.*"),
+        ("107", "nvcc 13.0.88 does not know sm_107; it needs 13.4 or newer", "toolkit install 13.4"),
         ("99", "nvcc 13.0.88 does not know sm_99; no toolkit that we know of does", "nvcc --list-gpu-code"),
         ("70,110", "nvcc 13.0.88 does not know sm_70; 13.0 dropped it", "build without sm_70, or in two builds"),
     ],
@@ -302,7 +302,7 @@ def test_a_c_library_that_clashes_with_cuda_s_headers_stops_the_build(
     check = checked(toolchain(bare_functions=bare, hosts=(host(glibc=glibc),)))["glibc"]
     assert (check.status, check.stops_build) == (Status.PROBLEM, True)
     assert f'previous function "{function}"' in check.text
-    assert check.hint == f'pip install "cuda-toolkit[nvcc,cudart,cccl]=={needed}.*"'
+    assert check.hint == f"builddoctor toolkit install {needed} && builddoctor doctor --toolkit {needed}"
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_newer_toolkit_of_this_machine_is_the_advice() -> None:
     newer = toolchain("12.8.93", others=(place("12.8.61", "/opt/a"), place("13.0.88", "/opt/b")))
     assert hazard_checks(newer, archs, machine="x86_64")[0].hint == "--toolkit /opt/b"
     alone = hazard_checks(toolchain("12.8.93"), archs, machine="x86_64")[0]
-    assert alone.hint == 'pip install "cuda-toolkit[nvcc,cudart,cccl]==13.0.*"'
+    assert alone.hint == "builddoctor toolkit install 13.0 && builddoctor doctor --toolkit 13.0"
     assert "mfem#5363" in alone.text
 
 

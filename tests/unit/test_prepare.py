@@ -41,7 +41,7 @@ def test_no_candidate_at_all_is_no_toolkit() -> None:
     """With no nvcc anywhere the hint says how to get one without root."""
     with pytest.raises(ToolkitNotFoundError) as caught:
         find_toolkit([], {}, wanted="")
-    assert "pip install" in caught.value.hint
+    assert "toolkit install 13.0" in caught.value.hint
 
 
 def test_a_candidate_that_cannot_be_started_is_a_broken_toolkit(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from builddoctor.sensors.root import SystemRoot
-from builddoctor.sensors.toolkits import OVERLAY_MARK, candidates, is_overlay
+from builddoctor.sensors.toolkits import OVERLAY_MARK, candidates, is_overlay, managed_folder
 
 
 def install(root: Path, *nvccs: str) -> None:
@@ -120,3 +121,32 @@ def test_a_path_entry_that_cannot_be_looked_into_is_passed_over(tmp_path: Path, 
     """Like one that this user may not read: the search goes on behind it."""
     install(tmp_path, "tools/nvcc")
     assert found(tmp_path, {"PATH": f"/{entry}:{tmp_path}/tools"}) == ["tools/nvcc"]
+
+
+def test_managed_toolkits_are_found_by_version_and_after_all_others(tmp_path: Path) -> None:
+    """``--toolkit 13.0`` takes the managed one first; without it, what the machine has. Another processor's never."""
+    here = os.uname().machine
+    managed = "home/.local/share/builddoctor/toolkits"
+    other = f"{managed}/cuda-13.0.99-{'aarch64' if here == 'x86_64' else 'x86_64'}/bin/nvcc"
+    names = [f"{managed}/cuda-{version}-{here}/bin/nvcc" for version in ("13.0.88", "13.5.37", "junk")]
+    install(tmp_path, *names, other, "usr/local/cuda-13.0/bin/nvcc", "usr/lib/nvidia-cuda-toolkit/bin/nvcc")
+    env = {"PATH": "", "HOME": "/home"}
+    assert found(tmp_path, env, wanted="13.0")[:2] == [names[0], "usr/local/cuda-13.0/bin/nvcc"]
+    assert found(tmp_path, env) == [
+        *("usr/local/cuda-13.0/bin/nvcc", names[1], names[0], "usr/lib/nvidia-cuda-toolkit/bin/nvcc")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("env", "folder"),
+    [
+        ({"HOME": "/home/me"}, "/home/me/.local/share/builddoctor/toolkits"),
+        ({"HOME": "/home/me", "XDG_DATA_HOME": "/data"}, "/data/builddoctor/toolkits"),
+        ({"HOME": "/home/me", "XDG_DATA_HOME": "relative"}, "/home/me/.local/share/builddoctor/toolkits"),
+        ({"HOME": "/home/me", "BUILDDOCTOR_DATA_DIR": "/own"}, "/own/toolkits"),
+        ({}, None),
+    ],
+)
+def test_managed_toolkits_lie_in_the_users_data_folder(env: dict[str, str], folder: str | None) -> None:
+    """Ours, XDG's, the usual one; none without a home."""
+    assert managed_folder(SystemRoot(), env) == (Path(folder) if folder else None)

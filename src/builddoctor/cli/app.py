@@ -9,7 +9,20 @@ from typing import Annotated
 import typer
 
 import builddoctor
-from builddoctor.cli import build, doctor, explain, history, machine, run, trace, trace_export, trace_repro, view, watch
+from builddoctor.cli import (
+    build,
+    doctor,
+    explain,
+    history,
+    machine,
+    run,
+    toolkit,
+    trace,
+    trace_export,
+    trace_repro,
+    view,
+    watch,
+)
 from builddoctor.cli.output import print_error, print_notes
 from builddoctor.errors import BuildDoctorError, MemoryBudgetError, UsageError
 
@@ -33,6 +46,7 @@ trace.app.command("view")(view.view)
 trace.app.command("export")(trace_export.export)
 trace.app.command("repro")(trace_repro.repro)
 app.add_typer(trace.app, name="trace")
+app.add_typer(toolkit.app, name="toolkit")
 app.add_typer(machine.app, name="machine")
 app.add_typer(history.app, name="history")
 

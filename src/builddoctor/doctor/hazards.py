@@ -11,7 +11,7 @@ import shlex
 import msgspec
 
 from builddoctor.doctor.arch_table import Version, spelled, version_parts
-from builddoctor.doctor.toolkit import pip_hint
+from builddoctor.doctor.toolkit import install_hint
 from builddoctor.model.check import Check, Status
 from builddoctor.model.toolchain import Toolchain
 from builddoctor.projects.archs import Arch
@@ -177,4 +177,4 @@ def _warning(hazard: Hazard, toolchain: Toolchain, version: str) -> Check:
 
 def _newer(hazard: Hazard, toolchain: Toolchain) -> str:
     fit = [place for place in toolchain.others if version_parts(place.version) >= hazard.before]
-    return f"--toolkit {shlex.quote(fit[0].folder)}" if fit else pip_hint(hazard.before)
+    return f"--toolkit {shlex.quote(fit[0].folder)}" if fit else install_hint(hazard.before)

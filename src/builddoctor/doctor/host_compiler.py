@@ -133,4 +133,4 @@ def _clashes(toolchain: Toolchain, host: HostCompilerChoice) -> list[str]:
 
 def _libc_hint(functions: list[str]) -> str:
     needed = (13, 2) if "rsqrt" in functions else (13, 0)
-    return f'pip install "cuda-toolkit[nvcc,cudart,cccl]=={spelled(needed)}.*"'
+    return f"builddoctor toolkit install {spelled(needed)} && builddoctor doctor --toolkit {spelled(needed)}"

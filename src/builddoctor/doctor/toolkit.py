@@ -124,7 +124,7 @@ def _toolkit_hint(toolchain: Toolchain, archs: tuple[Arch, ...]) -> str:
     since = max((known.since for _, known in spans), default=PIP_FIRST)
     before = min((known.before for _, known in spans if known.before is not None), default=None)
     if before is None:
-        return pip_hint(since)
+        return install_hint(since)
     if since >= before:
         old = _list([arch.sm for arch, known in spans if known.before == before])
         return f"no toolkit knows all of these: build without {old}, or in two builds"
@@ -137,10 +137,10 @@ def _toolkit_hint(toolchain: Toolchain, archs: tuple[Arch, ...]) -> str:
     return f"--toolkit of a CUDA before {spelled(before)}, or an --arch that this one knows"
 
 
-def pip_hint(since: Version) -> str:
-    """The python packages of a toolkit that is at least ``since``."""
+def install_hint(since: Version) -> str:
+    """A toolkit of our own that is at least ``since``: no root needed, and beside the others."""
     version = spelled(max(since, PIP_FIRST))
-    return f'pip install "cuda-toolkit[nvcc,cudart,cccl]=={version}.*"'
+    return f"builddoctor toolkit install {version} && builddoctor doctor --toolkit {version}"
 
 
 def _copies(toolchain: Toolchain, toolkit: Toolkit) -> Iterator[Check]:

@@ -25,7 +25,7 @@ from builddoctor.sensors.storage import read_place
 
 FETCH_HINT = (
     "with a toolkit on this machine: `--toolkit /path/to/cuda`; without one, no root needed: "
-    '`pip install "cuda-toolkit[nvcc,cudart,cccl]==13.0.*"`'
+    "`builddoctor toolkit install 13.0`"
 )
 
 

@@ -1,7 +1,8 @@
 """Where CUDA compilers may be on this machine: candidates only; each must prove itself (``intercept.toolkit``).
 
 Order: what the user named (``--toolkit``), CUDACXX, CUDA_HOME and CUDA_PATH, the nvcc on PATH, conda's prefix, the pip
-wheels of this Python (``nvidia/cu13``), /usr/local/cuda, /usr/local/cuda-X (newest first), Debian's split layout.
+wheels of this Python (``nvidia/cu13``), /usr/local/cuda, /usr/local/cuda-X (newest first), managed ones
+(``builddoctor toolkit install``), Debian's split layout.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ def _guesses(root: SystemRoot, env: Mapping[str, str], *, wanted: str, site_fold
         yield named if named.name == "nvcc" else named / "bin" / "nvcc"
         return
     installed = _by_version(root)
+    managed = _managed(root, env)
     if wanted:
-        yield from (nvcc for version, nvcc in installed if _matches(version, wanted))
+        yield from (nvcc for version, nvcc in managed + installed if _matches(version, wanted))
     if env.get("CUDACXX"):
         program = env["CUDACXX"]
         if found := program if "/" in program else first_program(program, env):
@@ -73,7 +75,7 @@ def _guesses(root: SystemRoot, env: Mapping[str, str], *, wanted: str, site_fold
         yield from sorted(_matches_in(site, "nvidia/cu[0-9]*/bin/nvcc"), reverse=True)
         yield site / "nvidia" / "cuda_nvcc" / "bin" / "nvcc"
     yield root.at("/usr/local/cuda/bin/nvcc")
-    yield from (nvcc for _, nvcc in installed)
+    yield from (nvcc for _, nvcc in installed + managed)
     yield root.at("/usr/lib/nvidia-cuda-toolkit/bin/nvcc")
 
 
@@ -91,6 +93,29 @@ def _by_version(root: SystemRoot) -> list[tuple[Version, Path]]:
                 found.append((Version(folder.name.removeprefix("cuda-")), folder / "bin" / "nvcc"))
             except InvalidVersion:
                 continue
+    return sorted(found, reverse=True)
+
+
+def managed_folder(root: SystemRoot, env: Mapping[str, str]) -> Path | None:
+    """Where ``toolkit install`` keeps toolkits. None without a HOME."""
+    named = env.get("BUILDDOCTOR_DATA_DIR")
+    if named:
+        return Path(os.path.abspath(named), "toolkits")
+    base = env.get("XDG_DATA_HOME", "")
+    if not base.startswith("/"):
+        base = f"{env['HOME']}/.local/share" if env.get("HOME", "").startswith("/") else ""
+    return root.at(f"{base}/builddoctor/toolkits") if base else None
+
+
+def _managed(root: SystemRoot, env: Mapping[str, str]) -> list[tuple[Version, Path]]:
+    """Managed toolkits for this machine's processor, newest first."""
+    folder = managed_folder(root, env)
+    found: list[tuple[Version, Path]] = []
+    for home in _matches_in(folder, f"cuda-*-{os.uname().machine}") if folder is not None else []:
+        try:
+            found.append((Version(home.name.split("-")[1]), home / "bin" / "nvcc"))
+        except InvalidVersion:
+            continue
     return sorted(found, reverse=True)
 
 

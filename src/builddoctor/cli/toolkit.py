@@ -1,0 +1,172 @@
+"""``builddoctor toolkit install|list|path|remove``: CUDA toolkits without root, and all that this machine has."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from pathlib import Path
+from typing import Annotated, Literal, cast
+
+import typer
+
+from builddoctor.cli.output import json_text, print_data, print_notes
+from builddoctor.errors import FolderNotWritableError, UsageError
+from builddoctor.intercept.toolkit import find_toolkit
+from builddoctor.render.toolkits import plan_rows, toolkit_rows
+from builddoctor.sensors.cuda_libraries import machine_name
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.sensors.toolkits import candidates, managed_folder
+from builddoctor.supervise.folders import cache_folder
+from builddoctor.supervise.prepare import site_folders
+from builddoctor.toolkits import store
+from builddoctor.toolkits.components import parse_components
+from builddoctor.toolkits.install import install
+from builddoctor.toolkits.layout import TRIPLES
+from builddoctor.toolkits.listing import all_toolkits
+from builddoctor.toolkits.order import Order, plan
+from builddoctor.units import one_line
+
+app = typer.Typer(
+    no_args_is_help=True, help="CUDA toolkits: install without root, list, remove.", rich_markup_mode=None
+)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Version = Annotated[str, typer.Argument(metavar="VERSION", help="Such as 13.0.")]
+Into = Annotated[
+    str,
+    typer.Option(
+        "--into", metavar="FOLDER", help="Keep toolkits in this folder instead of ~/.local/share/builddoctor/toolkits."
+    ),
+]
+
+
+@app.command("install")
+def install_toolkit(
+    version: Version,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="NAME[,NAME]",
+            help="Also cublas, cudnn, nccl, nvrtc, nvml, curand, cusparse, cusolver, nvtx, profiler, all …",
+        ),
+    ] = None,
+    arch: Annotated[
+        str, typer.Option("--arch", metavar="ARCH", help="x86_64 or aarch64.  [default: this machine's]")
+    ] = "",
+    into: Into = "",
+    offline: Annotated[bool, typer.Option("--offline", help="Take wheels from the cache only.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Make it anew, with the newest packages that the release allows.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be fetched, and how much.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Put a CUDA toolkit together from NVIDIA's packages for python, without root; prints its CUDA_HOME.
+
+    nvcc, the runtime and CCCL always; pip fetches them from the index that it is configured for. More can be added
+    later.
+    """
+    folder = Path(os.path.abspath(os.path.expanduser(into))) if into else _managed()
+    order = Order(
+        version=version,
+        components=parse_components(with_ or ()),
+        arch=_arch(arch),
+        folder=folder,
+        wheels=_wheels(folder),
+        offline=offline,
+        force=force,
+    )
+    _end_in_order()
+    if dry_run:
+        planned = plan(order, os.environ, _say)
+        print_data(json_text(planned) if json else "\n".join(plan_rows(planned)))
+        return
+    done = install(order, os.environ, _say)
+    if done.already:
+        _say(f"{done.toolkit.name} is there, with all that was asked for; --force makes it anew")
+    elif order.arch == machine_name():
+        named = shlex.quote(done.path) if into else ".".join(done.toolkit.version.split(".")[:2])
+        _say(
+            f"builddoctor build … --toolkit {named}; for other builds: export CUDA_HOME={shlex.quote(done.path)}; "
+            'export PATH="$CUDA_HOME/bin:$PATH"'
+        )
+    print_data(json_text(done) if json else one_line(done.path))
+
+
+@app.command("list")
+def list_toolkits(json: JsonOption = False) -> None:
+    """All CUDA toolkits of this machine (system, conda, wheels, managed), and what each lacks."""
+    found = all_toolkits(
+        SystemRoot(), os.environ, site_folders=site_folders(), managed=managed_folder(SystemRoot(), os.environ)
+    )
+    print_data(json_text(found) if json else "\n".join(toolkit_rows(found, here=machine_name())))
+
+
+@app.command("path")
+def path(version: Version, json: JsonOption = False) -> None:
+    """CUDA_HOME of the toolkit that `--toolkit VERSION` takes, for scripts."""
+    root = SystemRoot()
+    found = find_toolkit(
+        candidates(root, os.environ, wanted=version, site_folders=site_folders()), os.environ, wanted=version
+    )
+    print_data(json_text(found.home) if json else one_line(found.home))
+
+
+@app.command("remove")
+def remove(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="As in `toolkit list`: cuda-13.0.88-x86_64, or its version.")
+    ],
+    into: Into = "",
+    json: JsonOption = False,
+) -> None:
+    """Remove a managed toolkit. Wheels stay in the cache; other kinds are left alone."""
+    folder = Path(os.path.abspath(os.path.expanduser(into))) if into else _managed()
+    home = store.named(folder, name)
+    try:
+        with store.locked(folder, _say):
+            store.remove(home)
+    except OSError as error:
+        raise FolderNotWritableError(
+            f"cannot remove {home}: {error.strerror or error}", hint=f"rm -r {shlex.quote(str(home))}"
+        ) from error
+    print_data(json_text({"removed": str(home)}) if json else f"removed {one_line(str(home))}")
+
+
+def _say(text: str) -> None:
+    print_notes([f"builddoctor: {text}"])
+
+
+def _managed() -> Path:
+    folder = managed_folder(SystemRoot(), os.environ)
+    if folder is None:
+        raise FolderNotWritableError("there is no HOME to keep toolkits in", hint=store.INTO_HINT)
+    return folder
+
+
+def _wheels(folder: Path) -> Path:
+    """The cache; beside the toolkits where that cannot be written."""
+    wheels = cache_folder(os.environ) / "wheels"
+    try:
+        store.make_folder(wheels)
+    except FolderNotWritableError:
+        return folder / ".builddoctor-wheels"
+    return wheels
+
+
+def _arch(text: str) -> Literal["x86_64", "aarch64"]:
+    name = {"arm64": "aarch64", "sbsa": "aarch64", "amd64": "x86_64"}.get(text.lower(), text) or machine_name()
+    if name not in TRIPLES:
+        raise UsageError(f"--arch {name}: NVIDIA has packages for x86_64 and aarch64", hint="--arch aarch64")
+    return cast("Literal['x86_64', 'aarch64']", name)
+
+
+def _end_in_order() -> None:
+    """SIGTERM, as Ctrl-C, through whatever has to be tidied up."""
+
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
