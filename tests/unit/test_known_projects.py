@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from builddoctor.projects.catalogue import KNOWN_PROJECTS
 from builddoctor.projects.known import find_known, known_names, nearest, recognise
-from builddoctor.projects.known_data import KNOWN_PROJECTS
 
 
 @pytest.mark.parametrize(

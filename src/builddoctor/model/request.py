@@ -35,5 +35,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """fail when no CUDA compiler is found, instead of supervising host compilers alone"""
     doctor: bool = True
     """look ahead before anything is started; ``--no-doctor`` does not"""
+    keep_going: bool = False
+    """``--keep-going``: ninja and make go on after a failure, with what does not depend on it"""
     extra_env: tuple[tuple[str, str], ...] = ()
     """environment that the project needs, set before anything else"""

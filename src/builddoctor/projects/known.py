@@ -3,7 +3,7 @@
 Covers: names as people type them, the nearest name to one that is unknown, and recognising a folder: by the name that
 its pyproject.toml or setup.py gives it, else by files that this project alone has. A name that others might give to
 something of theirs counts together with those files only.
-Does *not* cover: the facts (``projects.known_data``), fetching sources, or how a folder is built (``projects.detect``).
+Does *not* cover: the facts (``projects.catalogue``), fetching sources, or how a folder is built (``projects.detect``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 
 from builddoctor.model.known_project import KnownProject
-from builddoctor.projects.known_data import KNOWN_PROJECTS
+from builddoctor.projects.catalogue import KNOWN_PROJECTS
 from builddoctor.sensors.setup_py import read_setup
 from builddoctor.sensors.source_files import exists, text_of
 

@@ -119,7 +119,7 @@ class _Build:
         self.clock = clock
         self.rules = rules
         self.root = root
-        self.fronts = Fronts(prepared, seen.env)
+        self.fronts = Fronts(prepared, seen.env, keep_going=request.keep_going)
         estimator = LearningEstimator()
         self.remembering = Remembering(estimator, history_file(seen.env), cwd=request.cwd, tools=_toolchain(prepared))
         self.session = Session(
