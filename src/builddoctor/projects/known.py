@@ -35,8 +35,9 @@ def all_projects() -> tuple[KnownProject, ...]:
     for entry in importlib.metadata.entry_points(group=GROUP):
         try:
             project = entry.load()
-        except Exception:  # noqa: BLE001, S112: a stranger's package must not stop a build of something else
-            continue
+        except Exception:  # noqa: BLE001
+            # A stranger's package must not stop a build of something else.
+            continue  # noqa: S112
         if isinstance(project, KnownProject):
             found.setdefault(project.name, project)
     return tuple(found.values())
