@@ -15,6 +15,7 @@ from builddoctor.cli.archs import archs_of
 from builddoctor.cli.output import json_text, print_data, print_notes
 from builddoctor.cli.supervised import run_supervised
 from builddoctor.errors import FolderNotWritableError
+from builddoctor.intercept.object_caches import Mode
 from builddoctor.model.build_plan import BuildPlan
 from builddoctor.model.source_wanted import Obtained
 from builddoctor.projects.choose import Choice, choose
@@ -53,6 +54,10 @@ def build(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="After a failure go on with what does not depend on it.")
     ] = False,
+    cache: Annotated[
+        Mode,
+        typer.Option("--cache", help="An object cache in front of the compilers; auto: ccache where there is one."),
+    ] = "auto",
     ignore_caps: options.IgnoreCaps = False,
     no_doctor: options.NoDoctor = False,
     dry_run: Annotated[
@@ -99,6 +104,7 @@ def build(
         need_toolkit=True,
         settings=plan.settings,
         keep_going=keep_going,
+        cache=cache,
     )
     code = run_supervised(request)
     if code == 0 and plan.kind == "python":

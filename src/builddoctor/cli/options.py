@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from builddoctor.errors import FolderNotWritableError, UsageError
+from builddoctor.intercept.object_caches import Mode, chosen
 from builddoctor.model.request import RunRequest
 from builddoctor.projects.archs import Arch, arch_environment
 from builddoctor.units import parse_size_mib
@@ -64,13 +65,16 @@ def make_request(
     need_toolkit: bool,
     settings: tuple[tuple[str, str], ...] | None = None,
     keep_going: bool = False,
+    cache: Mode = "none",
 ) -> RunRequest:
     """Check every value before anything starts. Raises UsageError or FolderNotWritableError.
 
-    ``settings``: variables of the project's own, architectures included; without them those that any project may read.
+    ``cache``: an object cache. ``settings``: variables of the project's own, architectures included; without them
+    those that any project may read.
     """
     if cores < 0:
         raise UsageError(f"--cores {cores}: there is no such number of cores", hint="leave it out to use all cores")
+    chosen(cache, os.environ)
     if summary:
         _check_writable(Path(summary))
     return RunRequest(
@@ -88,6 +92,7 @@ def make_request(
         need_toolkit=need_toolkit,
         extra_env=settings if settings is not None else tuple(arch_environment(archs).items()),
         keep_going=keep_going,
+        cache=cache,
     )
 
 

@@ -10,6 +10,7 @@ Does *not* cover: the facts (``projects.catalogue``), fetching sources, or how a
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib.metadata
 import re
@@ -33,11 +34,10 @@ def all_projects() -> tuple[KnownProject, ...]:
     """Ours, then those of other packages."""
     found = {project.name: project for project in KNOWN_PROJECTS}
     for entry in importlib.metadata.entry_points(group=GROUP):
-        try:
+        project = None
+        # A stranger's package must not stop a build of something else.
+        with contextlib.suppress(Exception):
             project = entry.load()
-        except Exception:  # noqa: BLE001
-            # A stranger's package must not stop a build of something else.
-            continue  # noqa: S112
         if isinstance(project, KnownProject):
             found.setdefault(project.name, project)
     return tuple(found.values())

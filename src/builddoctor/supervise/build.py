@@ -23,6 +23,7 @@ import builddoctor
 from builddoctor.errors import BuildLostError
 from builddoctor.intercept.environment import build_environment
 from builddoctor.intercept.guardian import Guardian, become_subreaper, exit_code_of
+from builddoctor.intercept.object_caches import cache_settings, chosen, programs_of
 from builddoctor.intercept.protocol import Connection, serve
 from builddoctor.model.request import RunRequest
 from builddoctor.model.summary import Summary
@@ -265,7 +266,15 @@ class _Build:
             toolkit=prepared.toolkit,
             fallback_folder=prepared.fallback_folder,
         )
-        return env | prepared.knobs.exports
+        env |= prepared.knobs.exports
+        cache = chosen(self.request.cache, self.env)
+        if cache:
+            programs = programs_of(prepared.toolkit, prepared.tools.compilers)
+            nvcc = prepared.cuda / "bin" / "nvcc" if prepared.cuda is not None else None
+            settings = cache_settings(cache, programs, nvcc=nvcc, run_folder=self.folder)
+            # What the user has set stands, but for the way to nvcc, which is ours.
+            env |= {name: value for name, value in settings.items() if name == "PYTORCH_NVCC" or name not in self.env}
+        return env
 
     def _tell_start(self) -> None:
         for note in self.seen.notes:
