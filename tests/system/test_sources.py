@@ -159,6 +159,15 @@ def test_what_is_not_there_is_said_with_what_is(tmp_path: Path, index: Index) ->
         got(tmp_path, index, package="other")
 
 
+def test_an_index_may_be_a_folder(tmp_path: Path, index: Index) -> None:
+    """``file:`` URLs, as pip takes them: a mirror on a disk."""
+    index.publish("1.9", "1.10")
+    index.url = (tmp_path / "web" / "simple").as_uri()
+    assert version_in(got(tmp_path, index, package="demo")) == "1.10"
+    with pytest.raises(SourceNotFoundError, match="no source distribution of other"):
+        got(tmp_path, index, package="other")
+
+
 def test_without_a_network_there_are_three_ways_on(tmp_path: Path) -> None:
     """One line, for the index and for git."""
     for wanted in (

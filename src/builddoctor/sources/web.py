@@ -96,10 +96,8 @@ class Web:
         if urllib.parse.urlsplit(url).scheme not in _SCHEMES:
             raise ValueError("not a URL of http or https")
         request = urllib.request.Request(url, headers={"User-Agent": "builddoctor", **headers})  # noqa: S310
-        opened = urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._context)  # noqa: S310
-        if not hasattr(opened, "status") or opened.status is None:
-            opened.status = 200
-        return opened  # type: ignore[no-any-return]
+        # What a ``file:`` URL gives has no status, and no place for one.
+        return urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._context)  # type: ignore[no-any-return]  # noqa: S310
 
 
 class NotThereError(SourceNotFoundError):
