@@ -59,7 +59,7 @@ def doctor(
         subject=subject,
         wanted_toolkit=toolkit,
         memory_mib=parse_size_mib(memory) if memory else None,
-        site_folders=site_folders(),
+        site_folders=site_folders(env),
         cache=cache_folder(env),
         traces=traces_folder(env),
         traced_mib=last_peak_mib(env, subject.folder) if subject.folder is not None else None,
