@@ -58,6 +58,16 @@ def test_sources_may_be_named(tmp_path: Path, checkout: Path) -> None:
         assert (found.wanted.place, found.known) == (address, None)
 
 
+def test_any_package_of_the_index_may_be_named(tmp_path: Path) -> None:
+    """Its source is got as that of a known project is, also where that one comes from its repository otherwise."""
+    for named, package in (("mine", "lightgbm"), ("te", "transformer-engine-torch")):
+        wanted = choose(named, tmp_path, source=f"pypi:{package}", version="4.6").wanted
+        assert wanted is not None
+        assert (wanted.package, wanted.place, wanted.version) == (package, "", "4.6")
+    with pytest.raises(UsageError, match="names no package"):
+        choose("mine", tmp_path, source="pypi:")
+
+
 @pytest.mark.parametrize(
     ("named", "more", "message", "hint"),
     [

@@ -19,6 +19,7 @@ from builddoctor.intercept.object_caches import Mode
 from builddoctor.model.build_plan import BuildPlan
 from builddoctor.model.source_wanted import Obtained
 from builddoctor.projects.choose import Choice, choose
+from builddoctor.projects.known import recognise
 from builddoctor.projects.plan import plan_build
 from builddoctor.sources.obtain import obtain
 from builddoctor.supervise.folders import cache_folder
@@ -31,7 +32,12 @@ def build(
     ],
     arch: options.Archs = "",
     source: Annotated[
-        str, typer.Option("--source", metavar="PATH|URL", help="Its sources: a folder, an archive, or a URL of git.")
+        str,
+        typer.Option(
+            "--source",
+            metavar="PATH|URL",
+            help="Its sources: a folder, an archive, a URL of git, or pypi:NAME of the package index.",
+        ),
     ] = "",
     version: Annotated[
         str,
@@ -75,7 +81,7 @@ def build(
     folder, got = _sources(choice)
     plan = plan_build(
         folder,
-        choice.known,
+        choice.known or recognise(folder),
         archs,
         os.environ,
         wheel_folder=wheels or (Path.cwd() / "dist" if got is not None else None),

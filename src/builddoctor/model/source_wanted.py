@@ -14,7 +14,7 @@ class SourceWanted(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """the project's, for folders and for people"""
     place: str = ""
-    """``--source``: a folder, an archive, or a URL of git or of an archive"""
+    """``--source``: a folder, an archive, or a URL of git or of an archive; empty for ``pypi:NAME``"""
     version: str = ""
     """``--version``: empty for the newest release"""
     package: str = ""

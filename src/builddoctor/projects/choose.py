@@ -16,6 +16,9 @@ from builddoctor.model.known_project import KnownProject
 from builddoctor.model.source_wanted import SourceWanted
 from builddoctor.projects.known import find_known, known_names, nearest, recognise
 
+INDEX = "pypi:"
+"""``--source pypi:NAME``: the source distribution of that name, whatever the project is."""
+
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """One project: ``folder`` where its sources are here, else ``wanted``."""
@@ -53,7 +56,8 @@ def choose(named: str, here: Path, *, source: str = "", version: str = "", offli
         f"no such path: {named}; nor is it a project that is known by name",
         hint=f"did you mean `builddoctor build {close}`?"
         if close
-        else f"give the folder of a checkout, `builddoctor build path/to/it`, or one of {', '.join(known_names())}",
+        else f"give the folder of a checkout, `builddoctor build path/to/it`; the package index's source of any name, "
+        f"`--source {INDEX}NAME`; or one of {', '.join(known_names())}",
     )
 
 
@@ -68,9 +72,16 @@ def _from_source(
                 hint=f"check that version out there: git -C {source} checkout v{version}",
             )
         return Choice(known=known or recognise(path), folder=path)
+    if source.startswith(INDEX):
+        package = source.removeprefix(INDEX)
+        if not package:
+            raise UsageError(f"--source {INDEX} names no package", hint=f"--source {INDEX}{named}")
+        name = known.name if known is not None else package
+        return Choice(known=known, wanted=SourceWanted(name=name, package=package, version=version, offline=offline))
     if "://" not in source and not source.startswith("git@") and not path.exists():
         raise ProjectNotFoundError(
-            f"no sources at {source}", hint="--source takes a folder, an archive, or a URL of git or of an archive"
+            f"no sources at {source}",
+            hint=f"--source takes a folder, an archive, a URL of git or of an archive, or {INDEX}NAME",
         )
     place = source if "://" in source or source.startswith("git@") else str(path)
     name = known.name if known is not None else Path(named).name
