@@ -73,6 +73,23 @@ def test_what_the_user_has_set_stands_but_for_the_architectures(tmp_path: Path) 
     assert shlex.split(llama["CMAKE_ARGS"]) == ["-DX=1", "-DGGML_CUDA=on"]
 
 
+@pytest.mark.parametrize(
+    ("pyproject", "is_kept"),
+    [
+        ('[build-system]\nbuild-backend = "scikit_build_core.build"\n', True),
+        ('[build-system]\nbuild-backend = "scikit_build_core.setuptools.build_meta"\n', True),
+        ('[build-system]\nbuild-backend = "setuptools.build_meta"\n', False),
+        ('[build-system]\nbuild-backend = "scikit_build_core.build"\n[tool.scikit-build]\nbuild-dir = "b"\n', False),
+    ],
+)
+def test_scikit_build_core_is_given_a_folder_that_stays(tmp_path: Path, pyproject: str, is_kept: bool) -> None:
+    """Any project's, known or not; one that names a folder keeps its own."""
+    (tmp_path / "pyproject.toml").write_text(pyproject)
+    plan = plan_build(tmp_path, None, (), {})
+    assert (f"--config-settings=build-dir={tmp_path}/build/cmake" in plan.command) == is_kept
+    assert bool(plan.make_folders) == is_kept
+
+
 def test_the_build_folder_stays_for_the_next_build(tmp_path: Path) -> None:
     """TransformerEngine and scikit-build-core would build in one that is gone after a failure."""
     plan = planned(tmp_path, "transformer_engine")

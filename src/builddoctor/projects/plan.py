@@ -9,6 +9,7 @@ What the user has set already stands, but for the architectures, which were aske
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -20,6 +21,10 @@ from builddoctor.model.known_project import ArchKnob, KnownProject
 from builddoctor.projects.archs import Arch, arch_environment
 from builddoctor.projects.detect import find_project
 from builddoctor.projects.versions import holds_for
+from builddoctor.sensors.build_system import parse_build_system
+from builddoctor.sensors.source_files import text_of
+
+_BUILD_DIR = re.compile(r"^[ \t]*(?:tool\.scikit-build\.)?build-dir[ \t]*=", re.MULTILINE)
 
 BUILD_FOLDER = "build/cmake"
 """Where TransformerEngine has it by itself; below ``build``, which projects tell git to ignore."""
@@ -42,7 +47,8 @@ def plan_build(
     """
     top = _built_folder(folder, known)
     kept = top.resolve() / BUILD_FOLDER
-    backend = [each.replace("{build}", str(kept)) for each in known.config_settings] if known is not None else []
+    of_backend = known.config_settings if known is not None else _of_backend(top)
+    backend = [each.replace("{build}", str(kept)) for each in of_backend]
     found = find_project(top, archs, env, wheel_folder, config_settings=backend, keep_going=keep_going)
     settings = dict(arch_environment(archs))
     wanted: dict[str, str] = {}
@@ -82,6 +88,14 @@ def _built_folder(folder: Path, known: KnownProject | None) -> Path:
             hint=f"give the checkout's own folder, or another version: git clone {known.repository}",
         )
     return inside
+
+
+def _of_backend(folder: Path) -> tuple[str, ...]:
+    """scikit-build-core builds in a folder that is gone afterwards, unless the project names one."""
+    pyproject = text_of(folder / "pyproject.toml") or ""
+    backend, _ = parse_build_system(pyproject)
+    own = _BUILD_DIR.search(pyproject) is not None
+    return ("build-dir={build}",) if backend.partition(".")[0] == "scikit_build_core" and not own else ()
 
 
 def _of_project(
