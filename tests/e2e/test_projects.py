@@ -17,6 +17,7 @@ ARCHS = {
     "transformer_engine": "sm_90",
     "flash_attn": "sm_90",
     "natten": "sm_90",
+    "deepspeed": "sm_90",
     "mamba_ssm": "sm_80 sm_90",
     "causal_conv1d": "sm_80 sm_90",
     "sgl_kernel": "sm_90",

@@ -122,6 +122,7 @@ def build():
 """,
     "xformers": """
 def build():
+    must("FORCE_CUDA", "1")
     torch_extension(dotted(env("TORCH_CUDA_ARCH_LIST")))
 """,
     "vllm": """
@@ -154,8 +155,10 @@ def build():
 """,
     "deepspeed": """
 def build():
+    must("DS_ACCELERATOR", "cuda")
     must("DS_BUILD_OPS", "1")
-    torch_extension(dotted(env("TORCH_CUDA_ARCH_LIST")), use_ninja=env("DS_ENABLE_NINJA") == "1")
+    archs = [str(int(arch)) for arch in dotted(env("TORCH_CUDA_ARCH_LIST"))]
+    torch_extension(archs, use_ninja=bool(env("DS_ENABLE_NINJA")))
 """,
     "natten": """
 def build():

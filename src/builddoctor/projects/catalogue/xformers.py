@@ -18,5 +18,6 @@ PROJECT = KnownProject(
     jobs=(Knob(variable="MAX_JOBS", default="ninja's own number"),),
     threads=Knob(variable="NVCC_APPEND_FLAGS", default="--threads 4, fixed in its setup.py"),
     archs=ArchKnob(variable="TORCH_CUDA_ARCH_LIST", spelling="dotted", ptx=True),
-    traps=("TORCH_CUDA_ARCH_LIST also decides whether CUDA is built at all where no GPU is seen.",),
+    settings=("FORCE_CUDA=1",),
+    traps=("Where no GPU is seen, no CUDA is built without FORCE_CUDA=1 or TORCH_CUDA_ARCH_LIST.",),
 )
