@@ -182,6 +182,16 @@ def test_without_a_network_there_are_three_ways_on(tmp_path: Path) -> None:
             assert way in error.value.hint
 
 
+def test_without_a_network_what_the_cache_has_is_said(tmp_path: Path, index: Index) -> None:
+    """Nobody has to look into the cache to know which version can be built."""
+    index.publish("1.9")
+    got(tmp_path, index, package="demo")
+    for wanted in ({}, {"version": "1.10"}, {"version": "1.10", "offline": True}):
+        with pytest.raises(SourceNotFoundError) as error:
+            got(tmp_path, package="demo", **wanted)
+        assert "the cache has 1.9: `--version 1.9 --offline`" in error.value.hint
+
+
 def test_a_repository_comes_at_its_newest_release_with_its_submodules(tmp_path: Path, repository: Path) -> None:
     """1.10 is after 1.9, and a candidate is no release; once fetched it is not fetched again."""
     first = got(tmp_path, repository=f"file://{repository}")

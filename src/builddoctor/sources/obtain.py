@@ -40,7 +40,7 @@ def obtain(wanted: SourceWanted, *, cache: Path, env: Mapping[str, str], python:
         try:
             return _Getting(wanted, store, env, python, say).get()
         except SourceNotFoundError as error:
-            raise SourceNotFoundError(str(error), hint=error.hint or _ways_on(wanted)) from error
+            raise SourceNotFoundError(str(error), hint=error.hint or _ways_on(wanted, store)) from error
         except OSError as error:
             why = "no space left" if error.errno == errno.ENOSPC else str(error.strerror or error)
             raise FolderNotWritableError(
@@ -49,9 +49,11 @@ def obtain(wanted: SourceWanted, *, cache: Path, env: Mapping[str, str], python:
             ) from error
 
 
-def _ways_on(wanted: SourceWanted) -> str:
-    """Three of them."""
-    return (
+def _ways_on(wanted: SourceWanted, store: Store) -> str:
+    """Three of them; what the cache has goes before."""
+    last = store.newest(wanted.name, wanted.place or wanted.package or wanted.repository)
+    cached = f"the cache has {last[1].version}: `--version {last[1].version} --offline`; " if last is not None else ""
+    return cached + (
         "without a network: `--source PATH` of a checkout or an archive; or fill the cache where there is one, with "
         f"`builddoctor build {wanted.name} --dry-run`, and copy its folder; or name a mirror, PIP_INDEX_URL, or a proxy"
     )
