@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from builddoctor.model.known_project import ArchKnob, Knob, KnownProject
+from builddoctor.projects.catalogue.libraries import TORCH_HEADERS
 
 PROJECT = KnownProject(
     name="deepspeed",
     title="DeepSpeed",
     repository="https://github.com/deepspeedai/DeepSpeed",
     marks=("op_builder", "deepspeed"),
+    needed_libraries=(*TORCH_HEADERS, "curand"),
+    needs_torch=True,
     package="deepspeed",
     backend="torch's BuildExtension, without Ninja unless DS_ENABLE_NINJA=1",
     jobs=(

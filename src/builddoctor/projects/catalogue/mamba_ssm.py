@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from builddoctor.model.known_project import Knob, KnownProject
-from builddoctor.projects.catalogue.libraries import TORCH_HEADERS
 
 PROJECT = KnownProject(
     name="mamba_ssm",
     title="Mamba SSM",
     repository="https://github.com/state-spaces/mamba",
     marks=("csrc/selective_scan", "mamba_ssm"),
-    needed_libraries=TORCH_HEADERS,
     needs_torch=True,
     force_build="MAMBA_FORCE_BUILD=TRUE",
     package="mamba-ssm",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from builddoctor.model.known_project import ArchKnob, Knob, KnownProject
-from builddoctor.projects.catalogue.libraries import TORCH_HEADERS
 
 PROJECT = KnownProject(
     name="xformers",
@@ -11,7 +10,6 @@ PROJECT = KnownProject(
     repository="https://github.com/facebookresearch/xformers",
     marks=("xformers/csrc", "third_party"),
     needed_submodules=("third_party/cutlass",),
-    needed_libraries=TORCH_HEADERS,
     needs_torch=True,
     package="xformers",
     backend="torch's BuildExtension with Ninja",
