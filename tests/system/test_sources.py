@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -157,6 +158,23 @@ def test_what_is_not_there_is_said_with_what_is(tmp_path: Path, index: Index) ->
     assert "1.10, 1.9" in error.value.hint
     with pytest.raises(SourceNotFoundError, match="no source distribution of other"):
         got(tmp_path, index, package="other")
+
+
+def test_an_archive_that_could_not_be_unpacked_is_not_fetched_again(
+    tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was full: with room there it goes on with what was fetched."""
+
+    def full(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    index.publish("1.9")
+    with monkeypatch.context() as patched:
+        patched.setattr("builddoctor.sources.obtain.unpack", full)
+        with pytest.raises(FolderNotWritableError, match="no space left"):
+            got(tmp_path, index, package="demo")
+    assert version_in(got(tmp_path, index, package="demo")) == "1.9"
+    assert index.asked.count("/demo-1.9.tar.gz") == 1
 
 
 def test_an_index_may_be_a_folder(tmp_path: Path, index: Index) -> None:

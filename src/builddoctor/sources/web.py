@@ -52,6 +52,9 @@ class Web:
         Raises SourceNotFoundError, SourceUnsafeError for another hash than ``sha256``, OSError for a full disk.
         What was fetched before it was cut off stays in a file beside it, and is gone on with.
         """
+        if sha256 and target.is_file() and _digest(target) == sha256:
+            # Fetched by a try that ended while it was unpacked.
+            return sha256
         part = target.with_name(target.name + ".part")
         digest = self._fetch(url, part)
         if sha256 and digest != sha256:
@@ -86,11 +89,7 @@ class Web:
                     file.write(chunk)
             if expected is not None and size < expected:
                 raise ValueError(f"it broke off after {size} of {expected} bytes; the next try goes on from there")
-        digest = hashlib.sha256()
-        with part.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
-        return digest.hexdigest()
+        return _digest(part)
 
     def _open(self, url: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
         if urllib.parse.urlsplit(url).scheme not in _SCHEMES:
@@ -98,6 +97,15 @@ class Web:
         request = urllib.request.Request(url, headers={"User-Agent": "builddoctor", **headers})  # noqa: S310
         # What a ``file:`` URL gives has no status, and no place for one.
         return urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._context)  # type: ignore[no-any-return]  # noqa: S310
+
+
+def _digest(path: Path) -> str:
+    """sha256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 class NotThereError(SourceNotFoundError):
