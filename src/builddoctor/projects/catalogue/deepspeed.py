@@ -27,6 +27,7 @@ PROJECT = KnownProject(
         "An operator alone: DS_BUILD_OPS=0 DS_BUILD_FUSED_ADAM=1 builddoctor build deepspeed.",
         "DS_ENABLE_NINJA=0 is a word like any other, and turns ninja on; DS_ENABLE_NINJA= turns it off.",
         "Without ninja MAX_JOBS and PYTORCH_NVCC are not read.",
+        "An nvcc of another minor version than torch's is refused; DS_SKIP_CUDA_CHECK=1 lets it pass.",
         "A letter in TORCH_CUDA_ARCH_LIST (9.0a) is a ValueError.",
     ),
 )
