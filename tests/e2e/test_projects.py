@@ -68,3 +68,39 @@ def test_what_was_compiled_is_not_compiled_again(program: Program, tmp_path: Pat
         compiled = [each for each in program.records() if isinstance(each, UnitBegan) and each.counted]
         assert len([each for each in compiled if "kernel.cu" in each.source]) == expected
         program.trace_file.unlink()
+
+
+PLAIN = """
+import os, subprocess
+from setuptools import Distribution, setup
+from setuptools.command.build_ext import build_ext
+
+
+class Nvcc(build_ext):
+    def run(self):
+        os.makedirs("build", exist_ok=True)
+        nvcc = os.environ["CUDA_HOME"] + "/bin/nvcc"
+        subprocess.run([nvcc, "-arch=sm_90", "-c", "kernel.cu", "-o", "build/kernel.o"], check=True)
+
+
+class Built(Distribution):
+    def has_ext_modules(self):
+        return True
+
+
+setup(name="plain", version="1", distclass=Built, cmdclass={"build_ext": Nvcc}, py_modules=[])
+"""
+
+
+def test_a_setup_py_that_calls_nvcc_by_its_path_meets_gates(program: Program, tmp_path: Path) -> None:
+    """No Ninja, no CMake, and an nvcc that finds its tools beside itself: the environment catches them."""
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / "setup.py").write_text(PLAIN)
+    (folder / "kernel.cu").write_text("__global__ void scale(float *x) { *x *= 2; }\n")
+    options = ["--no-doctor", "--cache", "none", "--trace", str(program.trace_file)]
+    done = program.run("build", str(folder), *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    asked = [each.kind for each in program.records() if isinstance(each, PhaseQueued)]
+    assert {"cudafe++", "cicc", "ptxas"} <= set(asked)
+    assert "unasked" not in done.stdout + done.stderr

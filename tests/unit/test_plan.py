@@ -77,6 +77,24 @@ def test_what_the_user_has_set_stands_but_for_the_architectures(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("setup", "by_path"),
+    [
+        ("subprocess.run([CUDA_HOME + '/bin/nvcc'])", True),
+        ("cmdclass={'build_ext': BuildExtension.with_options(use_ninja=use_ninja)}", True),
+        ("cmdclass={'build_ext': BuildExtension}", False),
+        ("subprocess.run(['cmake', '-S', '.'])", False),
+        ("", False),
+    ],
+)
+def test_an_nvcc_called_by_its_own_path_is_expected_of_setup_py_alone(
+    tmp_path: Path, setup: str, by_path: bool
+) -> None:
+    """torch with Ninja is told of our nvcc, and CMake has to find it as it is."""
+    (tmp_path / "setup.py").write_text(setup)
+    assert plan_build(tmp_path, None, (), {}).nvcc_by_path == by_path
+
+
+@pytest.mark.parametrize(
     ("pyproject", "is_kept"),
     [
         ('[build-system]\nbuild-backend = "scikit_build_core.build"\n', True),

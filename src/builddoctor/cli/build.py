@@ -111,6 +111,7 @@ def build(
         settings=plan.settings,
         keep_going=keep_going,
         cache=cache,
+        nvcc_by_path=plan.nvcc_by_path,
     )
     code = run_supervised(request)
     if code == 0 and plan.kind == "python":

@@ -66,6 +66,7 @@ def make_request(
     settings: tuple[tuple[str, str], ...] | None = None,
     keep_going: bool = False,
     cache: Mode = "none",
+    nvcc_by_path: bool = False,
 ) -> RunRequest:
     """Check every value before anything starts. Raises UsageError or FolderNotWritableError.
 
@@ -93,6 +94,7 @@ def make_request(
         extra_env=settings if settings is not None else tuple(arch_environment(archs).items()),
         keep_going=keep_going,
         cache=cache,
+        nvcc_by_path=nvcc_by_path,
     )
 
 

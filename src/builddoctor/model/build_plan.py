@@ -26,5 +26,7 @@ class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
     """where what is built goes, for the closing words"""
     kept: str = ""
     """what a second build goes on from"""
+    nvcc_by_path: bool = False
+    """a setup.py without Ninja and CMake: it calls ``$CUDA_HOME/bin/nvcc``, and the environment catches its tools"""
     notes: tuple[str, ...] = ()
     """what a person should know of it"""

@@ -84,6 +84,8 @@ def _python(folder: Path, env: Mapping[str, str], wheel_folder: Path | None, con
         "wheel",
         "--no-build-isolation",
         "--no-deps",
+        # pip keeps wheels of folders that are named like a release, and would give that one the next time.
+        "--no-cache-dir",
         "--verbose",
         "--wheel-dir",
         str(wheels),

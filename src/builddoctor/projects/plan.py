@@ -73,6 +73,7 @@ def plan_build(
         make_folders=(str(kept),) if uses_kept else (),
         output=found.output,
         kept=str(kept) if uses_kept else "",
+        nvcc_by_path=found.kind == "python" and _calls_nvcc_by_path(top),
         notes=_notes(known, archs, version),
     )
 
@@ -96,6 +97,16 @@ def _of_backend(folder: Path) -> tuple[str, ...]:
     backend, _ = parse_build_system(pyproject)
     own = _BUILD_DIR.search(pyproject) is not None
     return ("build-dir={build}",) if backend.partition(".")[0] == "scikit_build_core" and not own else ()
+
+
+def _calls_nvcc_by_path(folder: Path) -> bool:
+    """torch takes PYTORCH_NVCC with Ninja alone, and distutils nothing of the kind.
+
+    CMake, on the other hand, has to find the compiler as it is (docs/adr/0004).
+    """
+    setup = (text_of(folder / "setup.py") or "").lower()
+    by_ninja = "buildextension" in setup and "use_ninja" not in setup
+    return bool(setup.strip()) and not by_ninja and "cmake" not in setup
 
 
 def _of_project(

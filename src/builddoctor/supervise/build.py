@@ -21,7 +21,7 @@ import msgspec
 
 import builddoctor
 from builddoctor.errors import BuildLostError
-from builddoctor.intercept.environment import build_environment
+from builddoctor.intercept.environment import build_environment, net
 from builddoctor.intercept.guardian import Guardian, become_subreaper, exit_code_of
 from builddoctor.intercept.object_caches import cache_settings, chosen, programs_of
 from builddoctor.intercept.protocol import Connection, serve
@@ -267,6 +267,9 @@ class _Build:
             fallback_folder=prepared.fallback_folder,
         )
         env |= prepared.knobs.exports
+        if self.request.nvcc_by_path and prepared.cuda is not None and prepared.toolkit is not None:
+            caught = net(cuda=prepared.cuda, toolkit=prepared.toolkit)
+            env |= {name: value.replace(f"@{name}@", env.get(name, "")) for name, value in caught.items()}
         cache = chosen(self.request.cache, self.env)
         if cache:
             programs = programs_of(prepared.toolkit, prepared.tools.compilers)
