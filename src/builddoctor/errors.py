@@ -139,12 +139,28 @@ class TextError(BuildDoctorError):
     exit_code = 88
 
 
+class SourceNotFoundError(BuildDoctorError):
+    """The sources cannot be had: no network, no such version, not in the cache."""
+
+    exit_code = 85
+
+
+class SourceUnsafeError(BuildDoctorError):
+    """Sources that are not what they should be: another hash, or an archive that reaches out of its folder."""
+
+    exit_code = 86
+
+
 def exit_codes() -> list[tuple[int, str, str]]:
-    """All classes as ``(exit code, class name, meaning)``, ordered by code; meaning is the class docstring."""
+    """All classes as ``(exit code, class name, meaning)``, ordered by code; meaning is the class docstring.
+
+    A class without a code of its own is a kind of the one that it comes from.
+    """
     found: list[tuple[int, str, str]] = []
     pending: list[type[BuildDoctorError]] = [BuildDoctorError]
     while pending:
         cls = pending.pop()
         pending.extend(cls.__subclasses__())
-        found.append((cls.exit_code, cls.__name__, (cls.__doc__ or "").split("\n")[0]))
+        if "exit_code" in cls.__dict__:
+            found.append((cls.exit_code, cls.__name__, (cls.__doc__ or "").split("\n")[0]))
     return sorted(found)

@@ -132,7 +132,7 @@ def test_members_of_a_packed_log_are_read_one_after_the_other(program: Program) 
 def test_what_is_no_text_is_refused(program: Program, content: bytes, words: str) -> None:
     """Its own exit code, what it is, and a line that gets at the text."""
     done = program.run("explain", log(program, content, "odd file"))
-    assert (done.returncode, done.stdout) == (83, "")
+    assert (done.returncode, done.stdout) == (88, "")
     assert words in done.stderr
     assert "'odd file' | builddoctor explain -" in done.stderr or "--file 'odd file'" in done.stderr
 
@@ -143,11 +143,11 @@ def test_a_log_with_zeroes_at_its_end_is_a_text(program: Program) -> None:
 
 
 def test_what_cannot_be_read_is_said(program: Program) -> None:
-    """A missing file, a folder, an unreadable one: 83, and never a stack trace."""
+    """A missing file, a folder, an unreadable one: 88, and never a stack trace."""
     (program.folder / "folder").mkdir()
     for name, words in (("missing.log", "No such file"), ("folder", "is a folder"), ("/proc/self/mem", "cannot read")):
         done = program.run("explain", name)
-        assert (done.returncode, done.stdout) == (83, ""), name
+        assert (done.returncode, done.stdout) == (88, ""), name
         assert words in done.stderr
         assert "hint: " in done.stderr
 

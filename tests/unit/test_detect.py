@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -100,5 +101,22 @@ def test_a_file_is_no_project_but_its_folder_may_be(tmp_path: Path) -> None:
 def test_an_unknown_build_system_can_still_be_supervised(tmp_path: Path) -> None:
     """The hint says how."""
     with pytest.raises(NoBuildSystemError, match="no build system found") as error:
-        found(tmp_path, "Makefile")
+        found(tmp_path, "meson.build")
     assert "builddoctor run --" in error.value.hint
+
+
+def test_a_makefile_is_made_with_every_core(tmp_path: Path) -> None:
+    """make takes one job unless it is told otherwise; memory is for the gates to keep."""
+    project = found(tmp_path, "Makefile")
+    assert (project.kind, project.command) == ("make", ("make", f"-j{os.cpu_count()}"))
+
+
+def test_after_a_failure_the_rest_is_built_when_that_is_asked_for(tmp_path: Path) -> None:
+    """In ninja's words, and in make's."""
+    for name, files in (("n", ("build.ninja",)), ("m", ("Makefile",)), ("c", ("CMakeLists.txt",))):
+        folder = tmp_path / name
+        found(folder, *files)
+        command = find_project(folder, (), {}, None, keep_going=True).command
+        assert command[-1].endswith({"n": "0", "m": "-k", "c": "-- -k 0"}[name])
+    made = find_project(tmp_path / "c", (), {"CMAKE_GENERATOR": "Unix Makefiles"}, None, keep_going=True)
+    assert made.command[-1].endswith("-- -k")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from builddoctor.projects.catalogue import KNOWN_PROJECTS
 from builddoctor.projects.known import find_known, known_names, nearest, recognise
-from builddoctor.projects.known_data import KNOWN_PROJECTS
 
 
 @pytest.mark.parametrize(
@@ -125,3 +125,31 @@ def test_other_folders_are_not_mistaken_for_a_known_project(tmp_path: Path) -> N
     )
     assert recognise(tmp_path) is None
     assert recognise(tmp_path / "setup.py") is None
+
+
+def test_a_package_of_somebody_elses_adds_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an entry point; what cannot be loaded, is no project, or has a name of ours, is passed over."""
+    info = tmp_path / "extra-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extra\nVersion: 1\n")
+    names = (
+        "mine = extra_projects:MINE",
+        "ours = extra_projects:OURS",
+        "text = extra_projects:TEXT",
+        "gone = nowhere:X",
+    )
+    (info / "entry_points.txt").write_text("[builddoctor.projects]\n" + "\n".join(names) + "\n")
+    (tmp_path / "extra_projects.py").write_text(
+        "from builddoctor.model.known_project import KnownProject\n"
+        "MINE = KnownProject(name='my_kernels', title='Mine')\n"
+        "OURS = KnownProject(name='flash_attn', title='not this one')\n"
+        "TEXT = 'no project'\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = find_known("My-Kernels")
+    assert found is not None
+    assert found.title == "Mine"
+    flash = find_known("flash_attn")
+    assert flash is not None
+    assert flash.title == "FlashAttention 2"
+    assert known_names()[-1] == "my_kernels"

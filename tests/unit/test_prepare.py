@@ -63,7 +63,7 @@ def test_pips_packages_are_looked_for_in_site_packages_only(tmp_path: Path, monk
     """`python -m builddoctor` has the current folder on sys.path: its nvidia/cu13/bin/nvcc is none of pip's."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "path", ["", ".", "lib", *sys.path])
-    folders = site_folders()
+    folders = site_folders({"PATH": "/nowhere"})
     assert folders[0] == Path(sysconfig.get_path("purelib"))
     assert {Path(sysconfig.get_path("platlib")), Path(site.getusersitepackages())} <= set(folders)
     assert tmp_path not in folders
@@ -73,4 +73,15 @@ def test_pips_packages_are_looked_for_in_site_packages_only(tmp_path: Path, monk
 def test_a_relative_user_site_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """PYTHONUSERBASE=. would make it the current folder's."""
     monkeypatch.setattr(site, "getusersitepackages", lambda: "./lib/python3.12/site-packages")
-    assert all(folder.is_absolute() for folder in site_folders())
+    assert all(folder.is_absolute() for folder in site_folders({"PATH": "./bin"}))
+
+
+def test_the_builds_own_python_comes_first(tmp_path: Path) -> None:
+    """builddoctor may be installed elsewhere (pipx): torch and its headers lie beside the python that builds."""
+    packages = tmp_path / "lib" / "python3.12" / "site-packages"
+    packages.mkdir(parents=True)
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("")
+    python.chmod(0o755)
+    assert site_folders({"PATH": str(python.parent)})[0] == packages

@@ -1,24 +1,54 @@
-"""``builddoctor build PATH``: find out how a project is built, and supervise that."""
+"""``builddoctor build PROJECT|PATH``: get the sources, find out how they are built, and supervise that."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from builddoctor.cli import options
-from builddoctor.cli.output import print_data, print_notes
+from builddoctor.cli.archs import archs_of
+from builddoctor.cli.output import json_text, print_data, print_notes
 from builddoctor.cli.supervised import run_supervised
-from builddoctor.projects.archs import arch_environment, parse_archs
-from builddoctor.projects.detect import find_project
+from builddoctor.errors import FolderNotWritableError
+from builddoctor.intercept.object_caches import Mode
+from builddoctor.model.build_plan import BuildPlan
+from builddoctor.model.source_wanted import Obtained
+from builddoctor.projects.choose import Choice, choose
+from builddoctor.projects.known import recognise
+from builddoctor.projects.plan import plan_build
+from builddoctor.sources.obtain import obtain
+from builddoctor.supervise.folders import cache_folder
 
 
 def build(
-    project: Annotated[Path, typer.Argument(metavar="PATH", help="Folder of the project's checkout.")],
+    project: Annotated[
+        str,
+        typer.Argument(metavar="PROJECT|PATH", help="A project by name (transformer_engine), or a checkout's folder."),
+    ],
     arch: options.Archs = "",
+    source: Annotated[
+        str,
+        typer.Option(
+            "--source",
+            metavar="PATH|URL",
+            help="Its sources: a folder, an archive, a URL of git, or pypi:NAME of the package index.",
+        ),
+    ] = "",
+    version: Annotated[
+        str,
+        typer.Option("--version", metavar="V", help="The release to get, or a branch; default: the newest release."),
+    ] = "",
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Get nothing from the network: what is cached must do.")
+    ] = (False),
+    without: Annotated[
+        list[str] | None, typer.Option("--without", metavar="PART", help="Leave a part of the project out.")
+    ] = None,
     memory: options.Memory = "",
     cores: options.Cores = 0,
     toolkit: options.ToolkitOption = "",
@@ -27,23 +57,49 @@ def build(
     wheel_dir: Annotated[
         Path | None, typer.Option("--wheel-dir", metavar="DIR", help="Where a Python project's wheel goes.")
     ] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="After a failure go on with what does not depend on it.")
+    ] = False,
+    cache: Annotated[
+        Mode,
+        typer.Option("--cache", help="An object cache in front of the compilers; auto: ccache where there is one."),
+    ] = "auto",
     ignore_caps: options.IgnoreCaps = False,
     auto_remedy: options.AutoRemedy = False,
     no_doctor: options.NoDoctor = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command that would run, and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Get the sources, print the plan and every variable, and stop.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --dry-run: print the plan as JSON.")] = False,
 ) -> int:
-    """Build a project: a Python project (setup.py, pyproject.toml), a CMake project, or a folder with build.ninja."""
-    archs = parse_archs(arch) if arch else ()
+    """Build a project by name, or a checkout: Python, CMake, a folder with build.ninja, or a Makefile.
+
+    A second build of the same sources goes on with what the first has compiled.
+    """
+    archs = archs_of(arch, os.environ)
     wheels = wheel_dir.absolute() if wheel_dir is not None else None
-    found = find_project(project, archs, os.environ, wheels)
+    choice = choose(project, Path.cwd(), source=source, version=version, offline=offline)
+    folder, got = _sources(choice)
+    plan = plan_build(
+        folder,
+        choice.known or recognise(folder),
+        archs,
+        os.environ,
+        wheel_folder=wheels or (Path.cwd() / "dist" if got is not None else None),
+        without=tuple(without or ()),
+        version=got.version if got is not None else "",
+        keep_going=keep_going,
+    )
+    print_notes([f"sources   {got.origin}{' (cached)' if got.cached else ''}"] if got is not None else [])
+    print_notes(plan.notes)
     if dry_run:
-        settings = [f"{name}={shlex.quote(value)}" for name, value in arch_environment(archs).items()]
-        print_data(" ".join([*settings, shlex.join(found.command)]))
+        print_data(json_text(plan) if json else _script(plan))
         return 0
+    _make_folders(plan)
     request = options.make_request(
-        found.command,
-        cwd=found.path,
-        title=found.name,
+        plan.command,
+        cwd=Path(plan.folder),
+        title=plan.title,
         archs=archs,
         memory=memory,
         cores=cores,
@@ -54,9 +110,47 @@ def build(
         no_doctor=no_doctor,
         auto_remedy=auto_remedy,
         need_toolkit=True,
+        settings=plan.settings,
+        keep_going=keep_going,
+        cache=cache,
+        nvcc_by_path=plan.nvcc_by_path,
     )
     code = run_supervised(request)
-    if code == 0 and found.kind == "python":
-        newest = max(Path(found.output).glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns, default=None)
+    if code == 0 and plan.kind == "python":
+        newest = max(Path(plan.output).glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns, default=None)
         print_notes([f"  wheel   {newest}"] if newest is not None else [])
     return code
+
+
+def _sources(choice: Choice) -> tuple[Path, Obtained | None]:
+    if choice.wanted is None:
+        assert choice.folder is not None
+        return choice.folder, None
+    python = shutil.which("python3") or shutil.which("python") or "python3"
+    got = obtain(
+        choice.wanted,
+        cache=cache_folder(os.environ),
+        env=os.environ,
+        python=python,
+        say=lambda line: print_notes([f"sources   {line}"]),
+    )
+    return Path(got.folder), got
+
+
+def _script(plan: BuildPlan) -> str:
+    """What would run, to be pasted into a shell."""
+    lines = [f"mkdir -p {shlex.quote(folder)}" for folder in plan.make_folders]
+    lines.append(f"cd {shlex.quote(plan.folder)}")
+    settings = [f"{name}={shlex.quote(value)}" for name, value in plan.settings]
+    return "\n".join([*lines, " ".join([*settings, shlex.join(plan.command)])])
+
+
+def _make_folders(plan: BuildPlan) -> None:
+    for folder in plan.make_folders:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FolderNotWritableError(
+                f"cannot make the build folder {folder}: {error.strerror}",
+                hint="sources that may not be written to are built in a copy: cp -r SOURCES /some/folder",
+            ) from error

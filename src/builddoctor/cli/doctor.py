@@ -12,12 +12,12 @@ import typer
 from rich.console import Console
 
 from builddoctor.cli import options
+from builddoctor.cli.archs import archs_of
 from builddoctor.cli.output import json_text, print_data, print_notes
 from builddoctor.doctor.examine import Question, examine
 from builddoctor.doctor.subject import Subject, current_folder, find_subject
 from builddoctor.errors import UsageError
 from builddoctor.model.check import Report, Status
-from builddoctor.projects.archs import parse_archs
 from builddoctor.render.checks import check_lines, styled, verdict_line
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.supervise import fixing
@@ -53,13 +53,13 @@ def doctor(
     env = os.environ
     if yes and not fix:
         raise UsageError("--yes is the answer to --fix's question", hint="builddoctor doctor --fix --yes")
-    subject = find_subject(project, current_folder(), parse_archs(arch) if arch else ())
+    subject = find_subject(project, current_folder(), archs_of(arch, os.environ))
     root = SystemRoot()
     question = Question(
         subject=subject,
         wanted_toolkit=toolkit,
         memory_mib=parse_size_mib(memory) if memory else None,
-        site_folders=site_folders(),
+        site_folders=site_folders(env),
         cache=cache_folder(env),
         traces=traces_folder(env),
         traced_mib=last_peak_mib(env, subject.folder) if subject.folder is not None else None,

@@ -9,11 +9,17 @@ from typing import Annotated
 import typer
 
 from builddoctor.errors import FolderNotWritableError, UsageError
+from builddoctor.intercept.object_caches import Mode, chosen
 from builddoctor.model.request import RunRequest
 from builddoctor.projects.archs import Arch, arch_environment
 from builddoctor.units import parse_size_mib
 
-Archs = Annotated[str, typer.Option("--arch", metavar="ARCH[,ARCH]", help="Device architectures, e.g. sm_100,sm_90a.")]
+Archs = Annotated[
+    str,
+    typer.Option(
+        "--arch", metavar="ARCH[,ARCH]", help="Device architectures: sm_100,sm_90a; also gb200, h100, native."
+    ),
+]
 Memory = Annotated[
     str,
     typer.Option("--memory", metavar="SIZE", help="A memory limit of your own, e.g. 24GiB; the lowest counts."),
@@ -65,10 +71,19 @@ def make_request(
     no_doctor: bool,
     need_toolkit: bool,
     auto_remedy: bool = False,
+    settings: tuple[tuple[str, str], ...] | None = None,
+    keep_going: bool = False,
+    cache: Mode = "none",
+    nvcc_by_path: bool = False,
 ) -> RunRequest:
-    """Check every value before anything starts. Raises UsageError or FolderNotWritableError."""
+    """Check every value before anything starts. Raises UsageError or FolderNotWritableError.
+
+    ``cache``: an object cache. ``settings``: variables of the project's own, architectures included; without them
+    those that any project may read.
+    """
     if cores < 0:
         raise UsageError(f"--cores {cores}: there is no such number of cores", hint="leave it out to use all cores")
+    chosen(cache, os.environ)
     if summary:
         _check_writable(Path(summary))
     return RunRequest(
@@ -85,7 +100,10 @@ def make_request(
         auto_remedy=auto_remedy,
         doctor=not no_doctor,
         need_toolkit=need_toolkit,
-        extra_env=tuple(arch_environment(archs).items()),
+        extra_env=settings if settings is not None else tuple(arch_environment(archs).items()),
+        keep_going=keep_going,
+        cache=cache,
+        nvcc_by_path=nvcc_by_path,
     )
 
 

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from builddoctor.cli import options
+from builddoctor.cli.archs import archs_of
 from builddoctor.cli.supervised import run_supervised
 from builddoctor.errors import UsageError
-from builddoctor.projects.archs import parse_archs
 from builddoctor.trace.masking import mask_argv
 from builddoctor.units import printable
 
@@ -40,7 +40,7 @@ def run(
         tuple(command),
         cwd=Path.cwd(),
         title=printable(" ".join(mask_argv([os.path.basename(command[0]), *command[1:]])))[:60],
-        archs=parse_archs(arch) if arch else (),
+        archs=archs_of(arch, os.environ),
         memory=memory,
         cores=cores,
         toolkit=toolkit,

@@ -18,6 +18,7 @@ from builddoctor.intercept.captured import run_captured
 from builddoctor.sensors.toolkits import is_overlay
 
 NINJA_NAMES = ("ninja", "ninja-build", "samu")
+MAKE_NAMES = ("make", "gmake")
 _CACHED_NVCC = re.compile(r"^CMAKE_CUDA_COMPILER:[A-Z]+=(?P<path>/.*)$", re.MULTILINE)
 _NINJA_NVCC = re.compile(r"^nvcc = (?P<path>/\S*nvcc)\s*$", re.MULTILINE)
 _COMPILES = re.compile(r"\s(-c|-dc|-dw|-x cu)\s")
@@ -49,6 +50,15 @@ def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
 def wants_jobs(name: str, argv: Sequence[str]) -> bool:
     """This is a ninja run without a ``-j`` of its own (which may stand in a bundle: ``-vj8``)."""
     return name in NINJA_NAMES and not any(_JOBS_FLAG.match(word) for word in argv) and not _asks_only(argv)
+
+
+def going_on(name: str, argv: Sequence[str]) -> list[str]:
+    """What has ninja or make go on after a failure; nothing where the command says already what it wants."""
+    if _asks_only(argv):
+        return []
+    if name in NINJA_NAMES:
+        return [] if any(word.startswith("-k") for word in argv) else ["-k", "0"]
+    return ["-k"] if name in MAKE_NAMES and not {"-k", "--keep-going", "-S", "--stop"} & set(argv) else []
 
 
 def planned_units(ninja: str, argv: Sequence[str], cwd: str) -> int | None:

@@ -1,6 +1,7 @@
-"""What is known of one project before its first build here.
+"""What is known of one project before its first build here: how it is built, and what that takes.
 
-Does *not* cover: which projects (``projects.known_data``) or finding them (``projects.known``).
+Does *not* cover: which projects (``projects.catalogue``), finding them (``projects.known``), or carrying it out
+(``projects.plan``).
 """
 
 from __future__ import annotations
@@ -10,6 +11,49 @@ from typing import Literal
 import msgspec
 
 Library = Literal["cublas", "cudart", "cudnn", "curand", "cusolver", "cusparse", "nccl", "nvml", "nvrtc"]
+
+Spelling = Literal["number", "dotted"]
+"""of an architecture: ``100a`` or ``10.0a``"""
+
+
+class ArchKnob(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a project reads its architectures from."""
+
+    variable: str
+    """an environment variable, or a CMake cache variable as ``-DNAME``, which goes into ``CMAKE_ARGS``"""
+    spelling: Spelling
+    separator: str = ";"
+    letters: bool = True
+    """it takes ``100a``; else the letter is left out, and the project itself knows which sources need it"""
+    ptx: bool = False
+    """it takes ``+PTX``"""
+
+
+class Knob(msgspec.Struct, frozen=True, kw_only=True):
+    """A variable that says how many at once, and what holds without it."""
+
+    variable: str
+    default: str = ""
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """A part that a build can do without."""
+
+    name: str
+    off: str
+    """the setting that leaves it out"""
+    what: str
+    """what is missing then"""
+
+
+class VersionNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What is different from some version on."""
+
+    since: str = ""
+    """first version that it is true of; empty: from the beginning"""
+    until: str = ""
+    """first version that it is no longer true of; empty: still is"""
+    text: str
 
 
 class KnownProject(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,3 +89,30 @@ class KnownProject(msgspec.Struct, frozen=True, kw_only=True):
     """the most that one compiler process (or one nvcc thread) took; None when nobody said so"""
     heavy_source: str = ""
     """where that figure comes from"""
+    tag: str = "v{version}"
+    """of a release in the repository"""
+    subfolder: str = ""
+    """the folder of the checkout that is built"""
+    package: str = ""
+    """its source distribution in the package index; empty where that cannot be built from"""
+    no_package: str = ""
+    """why its source distribution cannot be built from, or that there is none"""
+    backend: str = ""
+    """what builds it, in words: ``setup.py, CMake and Ninja``"""
+    jobs: tuple[Knob, ...] = ()
+    """of build jobs, the one that counts most first"""
+    threads: Knob | None = None
+    """of nvcc's threads in one job"""
+    archs: ArchKnob | None = None
+    fixed_archs: str = ""
+    """why architectures cannot be chosen, or not all of them"""
+    settings: tuple[str, ...] = ()
+    """set for every build; ``{build}`` stands for the folder that is kept from one build to the next"""
+    cmake_args: tuple[str, ...] = ()
+    """what ``CMAKE_ARGS`` has to hold"""
+    config_settings: tuple[str, ...] = ()
+    """for the build backend, as ``pip wheel -C`` takes them; ``{build}`` as above"""
+    components: tuple[Component, ...] = ()
+    traps: tuple[str, ...] = ()
+    """what goes wrong there, a sentence each"""
+    versions: tuple[VersionNote, ...] = ()

@@ -5,6 +5,8 @@ Does *not* cover: the flags themselves (``cli.options``), from which docs/refere
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 
@@ -37,5 +39,11 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """``--auto-remedy``: where a compiler alone does not fit, try what leaves the binary as it is"""
     doctor: bool = True
     """look ahead before anything is started; ``--no-doctor`` does not"""
+    keep_going: bool = False
+    """``--keep-going``: ninja and make go on after a failure, with what does not depend on it"""
+    nvcc_by_path: bool = False
+    """the build calls the toolkit's nvcc by its own path and runs no CMake: the environment catches its tools"""
+    cache: Literal["auto", "ccache", "sccache", "none"] = "none"
+    """``--cache``: an object cache in front of the compilers"""
     extra_env: tuple[tuple[str, str], ...] = ()
     """environment that the project needs, set before anything else"""

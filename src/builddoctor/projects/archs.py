@@ -1,23 +1,66 @@
-"""Device architectures: as people type them, and as each build system wants them. Pure."""
+"""Device architectures: as people type them, and as each build system wants them. Pure.
+
+Names of GPUs and their families are those of NVIDIA's table of compute capabilities (developer.nvidia.com/cuda-gpus).
+Does *not* cover: which GPU this machine has (``intercept.gpus``), or what an nvcc knows (``doctor.arch_table``).
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 
 import msgspec
 
 from builddoctor.errors import UsageError
 
-_ARCH = re.compile(r"\A(?:sm_|compute_)?(?P<major>\d{1,2}?)(?P<dot>\.?)(?P<minor>\d)(?P<suffix>[af]?)\Z")
+_ARCH = re.compile(
+    r"\A(?:sm_|compute_)?(?P<major>\d{1,2}?)(?P<dot>\.?)(?P<minor>\d)(?P<suffix>[af]?)(?P<ptx>(?:\+ptx)?)\Z",
+    re.IGNORECASE,
+)
+
+NATIVE = "native"
+"""The GPUs of this machine."""
+
+NAMED = {
+    "v100": "7.0",
+    "volta": "7.0",
+    "t4": "7.5",
+    "turing": "7.5",
+    "a100": "8.0",
+    "ampere": "8.0",
+    "a10": "8.6",
+    "a40": "8.6",
+    "rtx3090": "8.6",
+    "orin": "8.7",
+    "l4": "8.9",
+    "l40": "8.9",
+    "l40s": "8.9",
+    "rtx4090": "8.9",
+    "ada": "8.9",
+    "h100": "9.0",
+    "h200": "9.0",
+    "gh200": "9.0",
+    "hopper": "9.0",
+    "b200": "10.0",
+    "gb200": "10.0",
+    "blackwell": "10.0",
+    "b300": "10.3",
+    "gb300": "10.3",
+    "thor": "11.0",
+    "rtx5090": "12.0",
+    "gb10": "12.1",
+    "spark": "12.1",
+}
+"""A family stands for its data centre GPU: ``blackwell`` is sm_100, and the RTX 5090, of the same family, is sm_120."""
 
 _EVERY = (
     ": what that means is nvcc's own, and differs from one nvcc to the next",
     "name those that you need, `--arch sm_90,sm_100`; `nvcc --list-gpu-arch` lists what yours knows",
 )
 _NO_NUMBERS = {
-    "native": (
-        ": the GPU of this machine need not be the one that the build is for, and there may be none",
-        "name it, `--arch sm_90`; `nvidia-smi --query-gpu=compute_cap --format=csv,noheader` says which this one is",
+    NATIVE: (
+        ": no GPU of this machine answered, and it need not be the one that the build is for",
+        "name it, `--arch sm_90`; `nvidia-smi --query-gpu=compute_cap --format=csv,noheader` asks which this one is",
     ),
     "all": _EVERY,
     "all-major": _EVERY,
@@ -26,11 +69,12 @@ _NO_NUMBERS = {
 
 
 class Arch(msgspec.Struct, frozen=True):
-    """One architecture, e.g. 10, 0, "a" for ``sm_100a``."""
+    """One architecture, e.g. 10, 0, "a" for ``sm_100a``. ``ptx``: also its PTX, for GPUs yet to come."""
 
     major: int
     minor: int
     suffix: str
+    ptx: bool = False
 
     @property
     def sm(self) -> str:
@@ -43,35 +87,60 @@ class Arch(msgspec.Struct, frozen=True):
 
     @property
     def dotted(self) -> str:
-        """``10.0a``: torch's form."""
+        """``10.0a``."""
         return f"{self.major}.{self.minor}{self.suffix}"
 
+    @property
+    def for_torch(self) -> str:
+        """``10.0a``, or ``10.0+PTX``."""
+        return self.dotted + "+PTX" * self.ptx
 
-def parse_archs(text: str) -> tuple[Arch, ...]:
-    """``sm_100,sm_90a``, ``90``, ``10.0`` (also separated by blanks or semicolons); UsageError for anything else."""
+
+def wants_native(text: str) -> bool:
+    """This machine's own GPUs are asked for: ``parse_archs`` has to be told which they are."""
+    return any(word.lower() == NATIVE for word in _words(text))
+
+
+def parse_archs(text: str, *, native: tuple[str, ...] = ()) -> tuple[Arch, ...]:
+    """``sm_100,sm_90a``, ``90``, ``10.0+PTX``, ``h100`` (also separated by blanks or semicolons).
+
+    ``native``: what that word stands for. Raises UsageError for anything else.
+    """
     archs: list[Arch] = []
-    for word in re.split(r"[,;\s]+", text.strip()):
-        match = _ARCH.match(word)
-        if match is None:
-            why, hint = _NO_NUMBERS.get(word.lower(), ("", "write it as `--arch sm_90` or `sm_100,sm_90a`"))
-            raise UsageError(f"not a device architecture: {word!r}{why}", hint=hint)
-        arch = Arch(int(match["major"]), int(match["minor"]), match["suffix"])
-        if arch not in archs:
-            archs.append(arch)
+    for word in _words(text):
+        for each in native if word.lower() == NATIVE and native else (word,):
+            arch = _parsed(each)
+            if arch not in archs:
+                archs.append(arch)
     return tuple(archs)
+
+
+def _words(text: str) -> list[str]:
+    return re.split(r"[,;\s]+", text.strip())
+
+
+def _parsed(word: str) -> Arch:
+    name, plus, ptx = word.lower().partition("+")
+    match = _ARCH.match(NAMED.get(name.replace("_", "").replace("-", ""), name) + plus + ptx)
+    if match is None:
+        why, hint = _NO_NUMBERS.get(word.lower(), ("", "write it as `--arch sm_90` or `sm_100,sm_90a`"))
+        if not why and (close := difflib.get_close_matches(name, NAMED, n=1, cutoff=0.7)):
+            hint = f"did you mean {close[0]}? {hint}"
+        raise UsageError(f"not a device architecture: {word!r}{why}", hint=hint)
+    return Arch(int(match["major"]), int(match["minor"]), match["suffix"].lower(), bool(match["ptx"]))
 
 
 def arch_environment(archs: tuple[Arch, ...]) -> dict[str, str]:
     """The variables that real projects read their architectures from; nothing without architectures."""
     if not archs:
         return {}
-    numbers = ";".join(arch.number for arch in archs)
-    dotted = [arch.dotted for arch in archs]
+    numbers = ";".join(dict.fromkeys(arch.number for arch in archs))
+    dotted = list(dict.fromkeys(arch.dotted for arch in archs))
     return {
         "CUDAARCHS": numbers,
         "NVTE_CUDA_ARCHS": numbers,
         "FLASH_ATTN_CUDA_ARCHS": numbers,
-        "TORCH_CUDA_ARCH_LIST": ";".join(dotted),
+        "TORCH_CUDA_ARCH_LIST": ";".join(arch.for_torch for arch in archs),
         "FLASHINFER_CUDA_ARCH_LIST": " ".join(dotted),
         "NATTEN_CUDA_ARCH": ";".join(dotted),
     }

@@ -21,8 +21,9 @@ import msgspec
 
 import builddoctor
 from builddoctor.errors import BuildLostError
-from builddoctor.intercept.environment import build_environment
+from builddoctor.intercept.environment import build_environment, net
 from builddoctor.intercept.guardian import Guardian, become_subreaper, exit_code_of
+from builddoctor.intercept.object_caches import cache_settings, chosen, programs_of
 from builddoctor.intercept.protocol import Connection, serve
 from builddoctor.model.request import RunRequest
 from builddoctor.model.summary import Summary
@@ -125,7 +126,7 @@ class _Build:
         self.clock = clock
         self.rules = rules
         self.root = root
-        self.fronts = Fronts(prepared, seen.env)
+        self.fronts = Fronts(prepared, seen.env, keep_going=request.keep_going)
         estimator = LearningEstimator()
         self.remembering = Remembering(estimator, history_file(seen.env), cwd=request.cwd, tools=_toolchain(prepared))
         self.session = Session(
@@ -300,7 +301,18 @@ class _Build:
             toolkit=prepared.toolkit,
             fallback_folder=prepared.fallback_folder,
         )
-        return env | prepared.knobs.exports
+        env |= prepared.knobs.exports
+        if self.request.nvcc_by_path and prepared.cuda is not None and prepared.toolkit is not None:
+            caught = net(cuda=prepared.cuda, toolkit=prepared.toolkit)
+            env |= {name: value.replace(f"@{name}@", env.get(name, "")) for name, value in caught.items()}
+        cache = chosen(self.request.cache, self.env)
+        if cache:
+            programs = programs_of(prepared.toolkit, prepared.tools.compilers)
+            nvcc = prepared.cuda / "bin" / "nvcc" if prepared.cuda is not None else None
+            settings = cache_settings(cache, programs, nvcc=nvcc, run_folder=self.folder)
+            # What the user has set stands, but for the way to nvcc, which is ours.
+            env |= {name: value for name, value in settings.items() if name == "PYTORCH_NVCC" or name not in self.env}
+        return env
 
     def _tell_start(self) -> None:
         for note in self.seen.notes:

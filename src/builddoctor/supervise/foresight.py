@@ -84,7 +84,7 @@ def look_ahead(request: RunRequest, env: Mapping[str, str], root: SystemRoot, to
             wanted_toolkit=request.toolkit,
             known_toolkit=toolkit,
             memory_mib=request.memory_mib,
-            site_folders=site_folders(),
+            site_folders=site_folders(env),
         ),
         with_tools=request.need_toolkit,
     )

@@ -19,9 +19,10 @@ from builddoctor.supervise.prepare import Prepared
 class Fronts:
     """What is known of the build from those that run it. ``planned`` adds up the units of all ninja runs."""
 
-    def __init__(self, prepared: Prepared, env: Mapping[str, str]) -> None:
+    def __init__(self, prepared: Prepared, env: Mapping[str, str], *, keep_going: bool = False) -> None:
         self._prepared = prepared
         self._env = env
+        self._keep_going = keep_going
         self._real = dict(prepared.tools.fronts)
         self._counting: set[asyncio.Task[None]] = set()
         self.planned: int | None = None
@@ -31,6 +32,8 @@ class Fronts:
         arguments: list[str] = []
         if fronts.wants_jobs(front.name, front.argv):
             arguments = ["-j", str(self._prepared.knobs.window)]
+        if self._keep_going:
+            arguments += fronts.going_on(front.name, front.argv)
         if front.name in fronts.NINJA_NAMES:
             counting = asyncio.create_task(self._count(front))
             self._counting.add(counting)

@@ -6,6 +6,7 @@ Does *not* cover: running (``supervise.build``).
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import site
@@ -37,6 +38,7 @@ from builddoctor.sensors.cores import usable_cores
 from builddoctor.sensors.limits import MemorySensor
 from builddoctor.sensors.process_room import read_process_room
 from builddoctor.sensors.root import SystemRoot
+from builddoctor.sensors.search_path import first_program
 from builddoctor.sensors.storage import read_places
 from builddoctor.sensors.toolkits import candidates
 from builddoctor.supervise.folders import cache_folder
@@ -139,12 +141,17 @@ def _memory(sensor: MemorySensor) -> tuple[MemoryReading, float]:
     return reading, budget
 
 
-def site_folders() -> list[Path]:
-    """Where pip puts CUDA's packages for this Python, its virtual environment first, and for this user.
+def site_folders(env: Mapping[str, str]) -> list[Path]:
+    """Where pip puts CUDA's packages: for the build's Python, the first on PATH; for this one; and for this user.
 
     Not sys.path: that holds the current folder too, and what PYTHONPATH names, which may be somebody's source tree.
     """
     named = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
+    python = first_program("python", env) or first_program("python3", env)
+    if python:
+        # Not asked but guessed: nothing is started here, and a virtual environment has it nowhere else.
+        libraries = glob.escape(os.path.dirname(os.path.dirname(python)))
+        named[:0] = sorted(glob.glob(f"{libraries}/lib/python3*/site-packages"))
     return [Path(folder) for folder in dict.fromkeys([*named, site.getusersitepackages()]) if os.path.isabs(folder)]
 
 
@@ -152,7 +159,7 @@ def _toolkit(request: RunRequest, env: Mapping[str, str], root: SystemRoot) -> t
     """The toolkit; without one only when the build may not need it, and the user did not name one."""
     if request.need_toolkit or request.toolkit:
         require_tmpdir(env, root)
-    found = candidates(root, env, wanted=request.toolkit, site_folders=site_folders())
+    found = candidates(root, env, wanted=request.toolkit, site_folders=site_folders(env))
     try:
         return find_toolkit(found, env, wanted=request.toolkit), ""
     except (ToolkitNotFoundError, ToolkitBrokenError, FolderNotWritableError) as error:
