@@ -99,7 +99,10 @@ def install_toolkit(
 def list_toolkits(json: JsonOption = False) -> None:
     """All CUDA toolkits of this machine (system, conda, wheels, managed), and what each lacks."""
     found = all_toolkits(
-        SystemRoot(), os.environ, site_folders=site_folders(), managed=managed_folder(SystemRoot(), os.environ)
+        SystemRoot(),
+        os.environ,
+        site_folders=site_folders(os.environ),
+        managed=managed_folder(SystemRoot(), os.environ),
     )
     print_data(json_text(found) if json else "\n".join(toolkit_rows(found, here=machine_name())))
 
@@ -109,7 +112,7 @@ def path(version: Version, json: JsonOption = False) -> None:
     """CUDA_HOME of the toolkit that `--toolkit VERSION` takes, for scripts."""
     root = SystemRoot()
     found = find_toolkit(
-        candidates(root, os.environ, wanted=version, site_folders=site_folders()), os.environ, wanted=version
+        candidates(root, os.environ, wanted=version, site_folders=site_folders(os.environ)), os.environ, wanted=version
     )
     print_data(json_text(found.home) if json else one_line(found.home))
 

@@ -21,9 +21,7 @@ import msgspec
 
 import builddoctor
 from builddoctor.errors import BuildLostError
-from builddoctor.intercept.environment import build_environment, net
 from builddoctor.intercept.guardian import Guardian, become_subreaper, exit_code_of
-from builddoctor.intercept.object_caches import cache_settings, chosen, programs_of
 from builddoctor.intercept.protocol import Connection, serve
 from builddoctor.model.request import RunRequest
 from builddoctor.model.summary import Summary
@@ -34,6 +32,7 @@ from builddoctor.sensors.limits import KillCounter, MemorySensor
 from builddoctor.sensors.root import Clock, SystemRoot, monotonic, page_size
 from builddoctor.sensors.surroundings import Surveyor
 from builddoctor.supervise.accounts import Accounts
+from builddoctor.supervise.build_variables import build_variables
 from builddoctor.supervise.folders import history_file, run_folder, trace_file
 from builddoctor.supervise.foresight import Foresight, look_ahead, settle_environment
 from builddoctor.supervise.fronts import Fronts
@@ -225,7 +224,7 @@ class _Build:
         self.looking.begin()
         guardian = self._guardian = Guardian(
             self._command(),
-            env=self._environment(socket),
+            env=build_variables(self.request, self.prepared, self.env, socket=socket, run_folder=self.folder),
             cwd=self.request.cwd,
             cleanup=self.folder,
             stdout=screen.stdout_fd,
@@ -290,29 +289,6 @@ class _Build:
         if is_front_by_path(command):
             return (f"{self.prepared.host}/bin/{os.path.basename(command[0])}", *command[1:])
         return command
-
-    def _environment(self, socket: Path) -> dict[str, str]:
-        prepared = self.prepared
-        env = build_environment(
-            {**self.env, **dict(self.request.extra_env)},
-            socket=str(socket),
-            host=prepared.host,
-            cuda=prepared.cuda,
-            toolkit=prepared.toolkit,
-            fallback_folder=prepared.fallback_folder,
-        )
-        env |= prepared.knobs.exports
-        if self.request.nvcc_by_path and prepared.cuda is not None and prepared.toolkit is not None:
-            caught = net(cuda=prepared.cuda, toolkit=prepared.toolkit)
-            env |= {name: value.replace(f"@{name}@", env.get(name, "")) for name, value in caught.items()}
-        cache = chosen(self.request.cache, self.env)
-        if cache:
-            programs = programs_of(prepared.toolkit, prepared.tools.compilers)
-            nvcc = prepared.cuda / "bin" / "nvcc" if prepared.cuda is not None else None
-            settings = cache_settings(cache, programs, nvcc=nvcc, run_folder=self.folder)
-            # What the user has set stands, but for the way to nvcc, which is ours.
-            env |= {name: value for name, value in settings.items() if name == "PYTORCH_NVCC" or name not in self.env}
-        return env
 
     def _tell_start(self) -> None:
         for note in self.seen.notes:

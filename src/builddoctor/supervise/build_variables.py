@@ -1,0 +1,40 @@
+"""Every variable that a supervised build is started with.
+
+Does *not* cover: where each comes from (``intercept.environment``, ``intercept.knobs``, ``intercept.object_caches``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from builddoctor.intercept.environment import build_environment, net
+from builddoctor.intercept.object_caches import cache_settings, chosen, programs_of
+from builddoctor.model.request import RunRequest
+from builddoctor.supervise.prepare import Prepared
+
+
+def build_variables(
+    request: RunRequest, prepared: Prepared, base: Mapping[str, str], *, socket: Path, run_folder: Path
+) -> dict[str, str]:
+    """``base`` with the project's settings, overlays, knobs and object cache in it."""
+    env = build_environment(
+        {**base, **dict(request.extra_env)},
+        socket=str(socket),
+        host=prepared.host,
+        cuda=prepared.cuda,
+        toolkit=prepared.toolkit,
+        fallback_folder=prepared.fallback_folder,
+    )
+    env |= prepared.knobs.exports
+    if request.nvcc_by_path and prepared.cuda is not None and prepared.toolkit is not None:
+        caught = net(cuda=prepared.cuda, toolkit=prepared.toolkit)
+        env |= {name: value.replace(f"@{name}@", env.get(name, "")) for name, value in caught.items()}
+    cache = chosen(request.cache, base)
+    if cache:
+        programs = programs_of(prepared.toolkit, prepared.tools.compilers)
+        nvcc = prepared.cuda / "bin" / "nvcc" if prepared.cuda is not None else None
+        settings = cache_settings(cache, programs, nvcc=nvcc, run_folder=run_folder)
+        # What the user has set stands, but for the way to nvcc, which is ours.
+        env |= {name: value for name, value in settings.items() if name == "PYTORCH_NVCC" or name not in base}
+    return env
