@@ -22,6 +22,7 @@ from builddoctor.projects.choose import Choice, choose
 from builddoctor.projects.known import recognise
 from builddoctor.projects.plan import plan_build
 from builddoctor.sources.obtain import obtain
+from builddoctor.supervise.built_before import forget_other_settings
 from builddoctor.supervise.folders import cache_folder
 
 
@@ -96,6 +97,8 @@ def build(
         print_data(json_text(plan) if json else _script(plan))
         return 0
     _make_folders(plan)
+    if plan.nvcc_by_path and forget_other_settings(Path(plan.folder), plan.settings, os.environ):
+        print_notes(["built here before with other settings: its extensions are built again"])
     request = options.make_request(
         plan.command,
         cwd=Path(plan.folder),
