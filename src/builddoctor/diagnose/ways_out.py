@@ -73,10 +73,9 @@ def remedy_facts(facts: Facts, report: TraceReport) -> RemedyFacts:
     header, phase, scene = report.header, facts.phase, facts.scene
     unit = next((each for each in report.units if phase is not None and each.unit_id == phase.unit_id), None)
     temporary = next((each for each in (scene.folders if scene is not None else ()) if each.role == "TMPDIR"), None)
-    name = header.title.partition(" ")[0].replace("-", "_")
     archs = {arch for each in report.units for arch in each.archs} | set(header.archs)
     return RemedyFacts(
-        project=name if settings_of(name).source else "",
+        project=settings_of(header.title).name,
         cwd=header.cwd,
         command=tuple(header.command),
         supervised=True,

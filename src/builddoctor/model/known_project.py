@@ -113,6 +113,8 @@ class KnownProject(msgspec.Struct, frozen=True, kw_only=True):
     config_settings: tuple[str, ...] = ()
     """for the build backend, as ``pip wheel -C`` takes them; ``{build}`` as above"""
     components: tuple[Component, ...] = ()
+    debug_off: str = ""
+    """the setting that builds without debug information"""
     traps: tuple[str, ...] = ()
     """what goes wrong there, a sentence each"""
     versions: tuple[VersionNote, ...] = ()

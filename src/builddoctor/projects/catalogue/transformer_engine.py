@@ -27,6 +27,7 @@ PROJECT = KnownProject(
         Component(name="nccl-ep", off="NVTE_WITH_NCCL_EP=0", what="expert parallelism over NCCL, from 2.17 on"),
         Component(name="frameworks", off="NVTE_FRAMEWORK=none", what="the extensions of torch and jax"),
     ),
+    debug_off="NVTE_BUILD_DEBUG=0",
     traps=(
         "Without ninja on PATH it makes Makefiles and starts `make -j` without a number.",
         "NVTE_BUILD_THREADS_PER_JOB is part of every compile command: another number compiles everything again.",
