@@ -185,3 +185,11 @@ def test_versions_are_compared_by_number() -> None:
     assert not is_before("2.8.0", "2.8")
     note = VersionNote(since="2.4", until="2.10", text="")
     assert [each for each in ("2.3", "2.4", "2.9.1", "2.10", "main") if holds_for(note, each)] == ["2.4", "2.9.1"]
+
+
+def test_a_release_is_named_once(tmp_path: Path) -> None:
+    """Its folder bears the version already."""
+    folder = tmp_path / "lightgbm-4.7.0"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text("")
+    assert plan_build(folder, None, (), {}, version="4.7.0").title == "lightgbm 4.7.0"

@@ -84,7 +84,7 @@ def _python(folder: Path, env: Mapping[str, str], wheel_folder: Path | None, con
         "wheel",
         "--no-build-isolation",
         "--no-deps",
-        # pip keeps wheels of folders that are named like a release, and would give that one the next time.
+        # pip stores the wheel of a folder that is named like a release (seen with 23.2): none is to come back.
         "--no-cache-dir",
         "--verbose",
         "--wheel-dir",

@@ -65,7 +65,9 @@ def plan_build(
     uses_kept = any(str(kept) in text for text in (*settings.values(), *backend))
     return BuildPlan(
         name=known.name if known is not None else found.name,
-        title=" ".join(part for part in (known.title if known is not None else found.name, version) if part),
+        title=" ".join(
+            part for part in (known.title if known is not None else _bare(found.name, version), version) if part
+        ),
         kind=found.kind,
         folder=str(found.path),
         command=found.command,
@@ -89,6 +91,11 @@ def _built_folder(folder: Path, known: KnownProject | None) -> Path:
             hint=f"give the checkout's own folder, or another version: git clone {known.repository}",
         )
     return inside
+
+
+def _bare(name: str, version: str) -> str:
+    """A source distribution's folder is named after the release."""
+    return name.removesuffix(f"-{version}") if version else name
 
 
 def _of_backend(folder: Path) -> tuple[str, ...]:
