@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -50,6 +50,11 @@ def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
 def wants_jobs(name: str, argv: Sequence[str]) -> bool:
     """This is a ninja run without a ``-j`` of its own (which may stand in a bundle: ``-vj8``)."""
     return name in NINJA_NAMES and not any(_JOBS_FLAG.match(word) for word in argv) and not _asks_only(argv)
+
+
+def answer_words(arguments: Sequence[str], settings: Mapping[str, str | None]) -> list[str]:
+    """What a front's gate is told, as ``gate_program.front`` reads it."""
+    return [str(len(arguments)), *arguments, *(k if v is None else f"{k}={v}" for k, v in settings.items())]
 
 
 def going_on(name: str, argv: Sequence[str]) -> list[str]:

@@ -311,12 +311,16 @@ def front(real, shown, args):
     )
     answer = receive(connection) if asked else None
     if answer is not None and len(answer) > 1:
-        # go, number of further arguments, those arguments, then NAME=value; @NAME@ in it is what NAME was.
+        # go, number of further arguments, those arguments, then NAME=value; @NAME@ in it is what NAME was. NAME alone
+        # is to be taken away.
         count = int(answer[1])
         args = args + answer[2 : 2 + count]
         for setting in answer[2 + count :]:
-            name, _, value = setting.partition("=")
-            environ[name] = value.replace("@" + name + "@", environ.get(name, ""))
+            name, equals, value = setting.partition("=")
+            if equals:
+                environ[name] = value.replace("@" + name + "@", environ.get(name, ""))
+            else:
+                environ.pop(name, None)
     become(real, real, args, environ)
 
 

@@ -224,7 +224,9 @@ class _Build:
         self.looking.begin()
         guardian = self._guardian = Guardian(
             self._command(),
-            env=build_variables(self.request, self.prepared, self.env, socket=socket, run_folder=self.folder),
+            env=build_variables(
+                self.request, self.prepared, self.env, self.fronts, socket=socket, run_folder=self.folder
+            ),
             cwd=self.request.cwd,
             cleanup=self.folder,
             stdout=screen.stdout_fd,

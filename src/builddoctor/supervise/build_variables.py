@@ -11,13 +11,14 @@ from pathlib import Path
 from builddoctor.intercept.environment import build_environment, net
 from builddoctor.intercept.object_caches import cache_settings, chosen, programs_of
 from builddoctor.model.request import RunRequest
+from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.prepare import Prepared
 
 
 def build_variables(
-    request: RunRequest, prepared: Prepared, base: Mapping[str, str], *, socket: Path, run_folder: Path
+    request: RunRequest, prepared: Prepared, base: Mapping[str, str], fronts: Fronts, *, socket: Path, run_folder: Path
 ) -> dict[str, str]:
-    """``base`` with the project's settings, overlays, knobs and object cache in it."""
+    """``base`` with the project's settings, overlays, knobs and object cache in it. ``fronts`` hears of a net."""
     env = build_environment(
         {**base, **dict(request.extra_env)},
         socket=str(socket),
@@ -29,6 +30,7 @@ def build_variables(
     env |= prepared.knobs.exports
     if request.nvcc_by_path and prepared.cuda is not None and prepared.toolkit is not None:
         caught = net(cuda=prepared.cuda, toolkit=prepared.toolkit)
+        fronts.plain = {name: env.get(name) for name in caught}
         env |= {name: value.replace(f"@{name}@", env.get(name, "")) for name, value in caught.items()}
     cache = chosen(request.cache, base)
     if cache:

@@ -26,9 +26,11 @@ class Fronts:
         self._real = dict(prepared.tools.fronts)
         self._counting: set[asyncio.Task[None]] = set()
         self.planned: int | None = None
+        self.plain: dict[str, str | None] = {}
+        """what the variables of the net were before it was cast over the whole build; None: they were not there"""
 
-    async def answer(self, front: Registered) -> tuple[list[str], dict[str, str]]:
-        """Further arguments and environment for this program."""
+    async def answer(self, front: Registered) -> tuple[list[str], dict[str, str | None]]:
+        """Further arguments and environment for this program; None takes a variable away."""
         arguments: list[str] = []
         if fronts.wants_jobs(front.name, front.argv):
             arguments = ["-j", str(self._prepared.knobs.window)]
@@ -38,11 +40,14 @@ class Fronts:
             counting = asyncio.create_task(self._count(front))
             self._counting.add(counting)
             counting.add_done_callback(self._counting.discard)
+        if front.name == "cmake" and "--build" not in front.argv:
+            # It asks nvcc for its libraries when it configures, and without a profile nvcc does not know them.
+            return arguments, dict(self.plain)
         nvcc = fronts.configured_nvcc(front.name, front.argv, front.cwd)
-        settings = await asyncio.to_thread(self._net, nvcc) if nvcc is not None else {}
+        settings: dict[str, str | None] = await asyncio.to_thread(self._net, nvcc) if nvcc is not None else {}
         return arguments, settings
 
-    def _net(self, nvcc: Path) -> dict[str, str]:
+    def _net(self, nvcc: Path) -> dict[str, str | None]:
         toolkit = probe(nvcc, self._env)
         if not isinstance(toolkit, Toolkit):
             return {}
@@ -51,7 +56,7 @@ class Fronts:
         except BuildDoctorError:
             # It is said when its first host compile comes from an nvcc that is not caught.
             return {}
-        return net(cuda=cuda, toolkit=toolkit)
+        return {**net(cuda=cuda, toolkit=toolkit)}
 
     async def _count(self, front: Registered) -> None:
         real = self._real.get(front.name)

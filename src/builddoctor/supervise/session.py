@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from builddoctor.intercept.command_lines import parse_sizes, phase_facts
+from builddoctor.intercept.fronts import answer_words
 from builddoctor.intercept.protocol import Asked, Connection, Ended, Message, Registered, Started
 from builddoctor.model.board import EventRow
 from builddoctor.model.evidence import KillCause
@@ -39,7 +40,7 @@ EVENTS_SHOWN = 6
 
 BY_US = "builddoctor, before the kernel would"
 
-FrontAnswer = Callable[[Registered], Awaitable[tuple[list[str], dict[str, str]]]]
+FrontAnswer = Callable[[Registered], Awaitable[tuple[list[str], dict[str, str | None]]]]
 """Further arguments and environment for a program that runs a build."""
 
 
@@ -131,8 +132,7 @@ class Session:
                 threads = await self.holding.threads(unit.unit_id)
                 connection.send("go", unit.unit_id, str(threads))
             else:
-                arguments, settings = await self._answer_front(message)
-                connection.send("go", str(len(arguments)), *arguments, *(f"{k}={v}" for k, v in settings.items()))
+                connection.send("go", *answer_words(*await self._answer_front(message)))
 
     # -- phases ------------------------------------------------------------------------------------------
 
