@@ -164,7 +164,7 @@ def test_a_trace_is_told_by_its_content(program: Program) -> None:
     named.rename(path)
     assert asked(program, "last")["why"] == shown["why"]
     refused = piped(program, path.read_bytes())
-    assert (refused.returncode, b"is a trace" in refused.stderr) == (83, True)
+    assert (refused.returncode, b"is a trace" in refused.stderr) == (88, True)
 
 
 def test_a_line_of_many_megabytes_does_no_harm(program: Program) -> None:

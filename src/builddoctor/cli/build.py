@@ -96,9 +96,6 @@ def build(
     if dry_run:
         print_data(json_text(plan) if json else _script(plan))
         return 0
-    _make_folders(plan)
-    if plan.nvcc_by_path and forget_other_settings(Path(plan.folder), plan.settings, os.environ):
-        print_notes(["built here before with other settings: its extensions are built again"])
     request = options.make_request(
         plan.command,
         cwd=Path(plan.folder),
@@ -118,7 +115,7 @@ def build(
         cache=cache,
         nvcc_by_path=plan.nvcc_by_path,
     )
-    code = run_supervised(request)
+    code = run_supervised(request, ready=lambda: _make_ready(plan))
     if code == 0 and plan.kind == "python":
         newest = max(Path(plan.output).glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns, default=None)
         print_notes([f"  wheel   {newest}"] if newest is not None else [])
@@ -148,7 +145,8 @@ def _script(plan: BuildPlan) -> str:
     return "\n".join([*lines, " ".join([*settings, shlex.join(plan.command)])])
 
 
-def _make_folders(plan: BuildPlan) -> None:
+def _make_ready(plan: BuildPlan) -> None:
+    """What has to be there before, once it is known that the build can begin."""
     for folder in plan.make_folders:
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -157,3 +155,5 @@ def _make_folders(plan: BuildPlan) -> None:
                 f"cannot make the build folder {folder}: {error.strerror}",
                 hint="sources that may not be written to are built in a copy: cp -r SOURCES /some/folder",
             ) from error
+    if plan.nvcc_by_path and forget_other_settings(Path(plan.folder), plan.settings, os.environ):
+        print_notes(["built here before with other settings: its extensions are built again"])

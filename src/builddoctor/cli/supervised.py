@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -31,8 +31,12 @@ def run_supervised(
     root: SystemRoot | None = None,
     rules: Rules | None = None,
     clock: Clock = monotonic,
+    ready: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run the build to its end; gives the exit code. ``root``, ``rules``, ``clock``: another system and thresholds."""
+    """Run the build to its end; gives the exit code. ``root``, ``rules``, ``clock``: another system and thresholds.
+
+    ``ready`` is called when nothing is in the way of the build any more, before it is started.
+    """
     if nested.is_supervised(env):
         print_notes(["builddoctor: already inside a supervised build; its gates serve this command too"])
         nested.become(request.command, {**env, **dict(request.extra_env)}, request.cwd)
@@ -41,7 +45,7 @@ def run_supervised(
         kind = BoardScreen if wants_board(env) else Screen
         return kind(session, prepared, fronts, title=title_of(request, prepared), cwd=request.cwd, env=env)
 
-    outcome = supervise(request, env, make_screen, root=root, clock=clock, rules=rules)
+    outcome = supervise(request, env, make_screen, root=root, clock=clock, rules=rules, ready=ready)
     _show(request, outcome)
     if request.summary:
         _write_summary(Path(request.summary), outcome)

@@ -75,10 +75,11 @@ def supervise(
     root: SystemRoot | None = None,
     clock: Clock = monotonic,
     rules: Rules | None = None,
+    ready: Callable[[], None] = lambda: None,
 ) -> Finished:
     """Run ``request`` to its end. Raises BuildDoctorError when it cannot be started or was lost.
 
-    ``rules``: other thresholds than production's.
+    ``rules``: other thresholds than production's. ``ready``: called when nothing is in the way of the start.
     """
     system = root or SystemRoot()
     remedied = request.cwd if request.auto_remedy else ""
@@ -89,6 +90,7 @@ def supervise(
     if request.doctor:
         ahead = look_ahead(request, {**env, **dict(request.extra_env)}, system, prepared.toolkit)
         seen = msgspec.structs.replace(seen, warnings=tuple(ahead))
+    ready()
     trace_id = uuid.uuid4().hex[:6]
     stamp = datetime.now(timezone.utc)
     trace = TraceWriter(trace_file(env, request.trace, trace_id, stamp.strftime("%Y%m%d-%H%M%S.%f")[:-3]))
