@@ -27,6 +27,8 @@ def build_variables(
         toolkit=prepared.toolkit,
         fallback_folder=prepared.fallback_folder,
     )
+    if prepared.toolkit is not None:
+        env |= library_homes(Path(prepared.toolkit.home), env)
     env |= prepared.knobs.exports
     if request.nvcc_by_path and prepared.cuda is not None and prepared.toolkit is not None:
         caught = net(cuda=prepared.cuda, toolkit=prepared.toolkit)
@@ -40,3 +42,18 @@ def build_variables(
         # What the user has set stands, but for the way to nvcc, which is ours.
         env |= {name: value for name, value in settings.items() if name == "PYTORCH_NVCC" or name not in base}
     return env
+
+
+def library_homes(home: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Where cuDNN and NCCL are, if they lie in the toolkit itself and nobody has said where.
+
+    TransformerEngine and torch look there by these names; CMake's ``find_path(nccl.h)`` does not look into CUDA_HOME.
+    """
+    found: dict[str, str] = {}
+    for header, names in (("cudnn.h", ("CUDNN_PATH", "CUDNN_HOME")), ("nccl.h", ("NCCL_HOME",))):
+        if (home / "include" / header).exists() and not any(env.get(name) for name in names):
+            found[names[0]] = str(home)
+    if found:
+        folders = [each for each in env.get("CMAKE_PREFIX_PATH", "").split(":") if each]
+        found["CMAKE_PREFIX_PATH"] = ":".join(dict.fromkeys([*folders, str(home)]))
+    return found
