@@ -106,7 +106,7 @@ def test_nothing_at_all_is_examined_without_a_word_from_any_program(tmp_path: Pa
     assert (facts.toolkit, facts.hosts, facts.others, facts.libraries) == (None, (), (), ())
     check = toolkit_checks(facts, ())[0]
     assert "no nvcc and no cudafe++" in check.text
-    assert "pip install" in check.hint
+    assert "toolkit install" in check.hint
 
 
 def test_a_wrapper_is_the_last_advice(tmp_path: Path) -> None:
