@@ -157,7 +157,8 @@ def test_only_what_the_gate_knows_is_added_to_a_tools_arguments(
 
     def add_more(connection: socket.socket) -> None:
         while fields := receive(connection):
-            if fields[0] in ("ask", "end"):
+            # After a success the gate is gone.
+            if fields[0] == "ask" or (fields[0] == "end" and fields[1] != "0"):
                 send(connection, *next(answers, ("return",)))
 
     script = f'echo "$@" >> {tmp_path}/log; [ $(wc -l < {tmp_path}/log) -lt 3 ] && kill -KILL $$; exit 0'
