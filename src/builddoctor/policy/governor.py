@@ -77,13 +77,14 @@ class Governor:
         runaway: RunawayRules | None = None,
         most_open: int | None = None,
         most_threads: int | None = None,
+        searches: bool = True,
     ) -> None:
         self._estimator = estimator
         self._slots = max(1, slots)
         self._cores = max(1, cores or slots)
         self._budget_mib = budget_mib
         self._share_mib = float("inf")
-        self._planner = Planner(estimator.remaining_s, slots=slots)
+        self._planner = Planner(estimator.remaining_s, slots=slots, searches=searches)
         self._waiting = Line(self._planner.priority)
         self._units: set[str] = set()
         self._opening = Opening(

@@ -41,9 +41,10 @@ UnitsToCome = Callable[[], Sequence[UnitToCome]]
 class Planner:
     """Order of one build."""
 
-    def __init__(self, remaining_s: Callable[[Phase], float], *, slots: int) -> None:
+    def __init__(self, remaining_s: Callable[[Phase], float], *, slots: int, searches: bool = True) -> None:
         self._remaining_s = remaining_s
         self._slots = slots
+        self._searches = searches
         self._slopes: dict[str, float] = {}
         self._search: OrderSearch | None = None
         self._trials = 0
@@ -90,7 +91,7 @@ class Planner:
         self._news = False
         self._began_s = now_s
         self._next_s = now_s + AGAIN_AFTER_S
-        if len(units) < 2 or sum(len(unit.phases) for unit in units) > MOST_PHASES:
+        if not self._searches or len(units) < 2 or sum(len(unit.phases) for unit in units) > MOST_PHASES:
             return
         slopes = [self._slopes.get(unit.unit_id) for unit in units]
         before = [None if slope is None else slope * unit.left_s for slope, unit in zip(slopes, units, strict=True)]
