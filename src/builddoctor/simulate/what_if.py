@@ -2,7 +2,8 @@
 
 Covers: a workload from what was recorded, and a table of limits and cores, as many as can be answered in some seconds.
 Units go by length, without the search for a better order that production makes: it would take ten times as long, and
-shortens a build by some percent. Does *not* cover: threads of nvcc, other users of the machine, sharing of caches and memory bandwidth.
+shortens a build by some percent.
+Does *not* cover: threads of nvcc, other users of the machine, sharing of caches and memory bandwidth.
 """
 
 from __future__ import annotations
