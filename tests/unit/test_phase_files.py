@@ -8,20 +8,20 @@ from builddoctor.intercept.phase_files import beside, input_paths, preprocessing
 
 MARK = "/tmp/tmpxft_00005389_00000000"
 CUDAFE = [
-    *("--c++17", "--orig_src_file_name", "a.cu", "--orig_src_path_name", "/work/src/a.cu", "--gen_c_file_name"),
+    *("--c++17", "--orig_src_file_name", "a.cu", "--orig_src_path_name", "/build/src/a.cu", "--gen_c_file_name"),
     *(f"{MARK}-6_a.cudafe1.cpp", "--stub_file_name", "tmpxft_00005389_00000000-6_a.cudafe1.stub.c"),
     *("--gen_module_id_file", "--module_id_file_name", f"{MARK}-4_a.module_id", f"{MARK}-5_a.cpp4.ii"),
 ]
 CICC = [
-    *("-arch", "compute_90", "--orig_src_path_name", "/work/src/a.cu"),
+    *("-arch", "compute_90", "--orig_src_path_name", "/build/src/a.cu"),
     *("--module_id_file_name", f"{MARK}-4_a.module_id", "--gen_c_file_name", f"{MARK}-6_a.cudafe1.c"),
     *(f"{MARK}-9_a.compute_90.cpp1.ii", "-o", f"{MARK}-6_a.compute_90.ptx"),
 ]
 PTXAS = ["-arch=sm_90", "-m64", f"{MARK}-6_a.compute_90.ptx", "-o", f"{MARK}-10_a.compute_90.cubin"]
 FATBINARY = [f"--image3=kind=elf,sm=90,file={MARK}-10_a.cubin", f"--embedded-fatbin={MARK}-3_a.fatbin.c"]
 HOST = [
-    *("-quiet", "-I", "/work/include", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", "-D", "X=1", "-isystem"),
-    *("/cuda/include", "/work/src/a.cpp", "-quiet", "-dumpbase", "a.cpp", "-MD", "a.d", "-MQ", "a.o", "-O2"),
+    *("-quiet", "-I", "/build/include", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", "-D", "X=1", "-isystem"),
+    *("/cuda/include", "/build/src/a.cpp", "-quiet", "-dumpbase", "a.cpp", "-MD", "a.d", "-MQ", "a.o", "-O2"),
     "-version",
     *("-std=c++17", "-include", "first.h", "-o", "/tmp/ccX.s"),
 ]
@@ -30,8 +30,8 @@ HOST = [
 def test_nvcc_temporary_names_become_short() -> None:
     """What nvcc puts before a name says nothing to anybody else."""
     assert short_name(f"{MARK}-5_a.cpp4.ii") == "a.cpp4.ii"
-    assert short_name("/work/src/a.cpp") == "a.cpp"
-    assert short_name("/work/") == "input"
+    assert short_name("/build/src/a.cpp") == "a.cpp"
+    assert short_name("/build/") == "input"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_a_program_reads_is_told_from_what_it_writes(name: str, argv: list[
 
 def test_a_gcc_source_is_its_one_plain_word() -> None:
     """Values of options are none, though such files are there too."""
-    assert source_path("cc1plus", HOST, lambda _: True) == "/work/src/a.cpp"
+    assert source_path("cc1plus", HOST, lambda _: True) == "/build/src/a.cpp"
     assert source_path("cc1plus", ["-quiet", "a.cpp", "b.cpp"], lambda _: True) == ""
     assert source_path("cicc", CICC, lambda _: True) == ""
 
@@ -71,7 +71,7 @@ def test_the_command_beside_its_copies_names_nothing_else() -> None:
 
 def test_a_preprocessed_source_needs_no_folders() -> None:
     """Of a cc1plus only what says how it compiles is left; its output is called alike each time."""
-    argv = beside(HOST, {"/work/src/a.cpp": "a.ii"}, preprocessed=True)
+    argv = beside(HOST, {"/build/src/a.cpp": "a.ii"}, preprocessed=True)
     assert argv == ["-fpreprocessed", "-quiet", "a.ii", "-quiet", "-O2", "-std=c++17", "-o", "out.s"]
 
 
@@ -81,7 +81,7 @@ def test_preprocessing_writes_nothing_but_its_output() -> None:
     assert argv[0] == "-E"
     assert argv[-2:] == ["-o", "/kept/a.ii"]
     assert not {"-MD", "a.d", "-MQ", "a.o", "/tmp/ccX.s"} & set(argv)
-    assert {"-I", "/work/include", "-D", "X=1", "-include", "first.h", "-std=c++17"} <= set(argv)
+    assert {"-I", "/build/include", "-D", "X=1", "-include", "first.h", "-std=c++17"} <= set(argv)
 
 
 def test_an_output_never_takes_an_input_place() -> None:
@@ -92,5 +92,5 @@ def test_an_output_never_takes_an_input_place() -> None:
 
 def test_what_a_linker_needs_is_named_by_its_whole_path() -> None:
     """Objects are not copied: from another folder they are still found."""
-    argv = beside(["-L../lib", "-o", "../bin/x", "a.o", "-lm", "/usr/lib/crt1.o"], {}, elsewhere="/work/build")
-    assert argv == ["-L/work/lib", "-o", "x", "/work/build/a.o", "-lm", "/usr/lib/crt1.o"]
+    argv = beside(["-L../lib", "-o", "../bin/x", "a.o", "-lm", "/usr/lib/crt1.o"], {}, elsewhere="/build/build")
+    assert argv == ["-L/build/lib", "-o", "x", "/build/build/a.o", "-lm", "/usr/lib/crt1.o"]

@@ -8,7 +8,7 @@ import pytest
 from builddoctor.trace.commands import MOST_BYTES, Command, CommandWriter, command_of
 from builddoctor.trace.records import UnitCommand
 
-INCLUDES = [f"-I/work/TransformerEngine/3rdparty/include/folder{number}" for number in range(60)]
+INCLUDES = [f"-I/home/me/TransformerEngine/3rdparty/include/folder{number}" for number in range(60)]
 DEFINES = [f"-DNVTE_FEATURE_NUMBER_{number}=1" for number in range(40)]
 ARCHS = [word for arch in (75, 80, 89, 90, 100, 120) for word in ("-gencode", f"arch=compute_{arch},code=sm_{arch}")]
 FLAGS = [*DEFINES, *INCLUDES, *ARCHS, "-O3", "-std=c++17", "--expt-relaxed-constexpr", "-Xcompiler=-fPIC"]
@@ -17,17 +17,17 @@ FLAGS = [*DEFINES, *INCLUDES, *ARCHS, "-O3", "-std=c++17", "--expt-relaxed-const
 def cmake_unit(number: int) -> list[str]:
     """As CMake writes it: 5 KB, of which the last words differ."""
     made = f"CMakeFiles/te.dir/source{number}.cu.o"
-    return [*FLAGS, "-MD", "-MT", made, "-MF", f"{made}.d", "-x", "cu", "-c", f"/work/source{number}.cu", "-o", made]
+    return [*FLAGS, "-MD", "-MT", made, "-MF", f"{made}.d", "-x", "cu", "-c", f"/home/me/source{number}.cu", "-o", made]
 
 
 def setuptools_unit(number: int) -> list[str]:
     """As torch writes it: what differs stands in the middle."""
-    made = f"/work/build/temp/source{number}.o"
-    middle = ["-c", "-c", f"/work/source{number}.cu", "-o", made]
+    made = f"/home/me/build/temp/source{number}.o"
+    middle = ["-c", "-c", f"/home/me/source{number}.cu", "-o", made]
     return ["--generate-dependencies-with-compile", "--dependency-output", f"{made}.d", *INCLUDES, *middle, *FLAGS]
 
 
-def written(commands: list[list[str]], cwd: str = "/work/build") -> dict[str, UnitCommand]:
+def written(commands: list[list[str]], cwd: str = "/home/me/build") -> dict[str, UnitCommand]:
     writer = CommandWriter()
     found = {}
     for number, argv in enumerate(commands):
@@ -49,7 +49,7 @@ def test_every_command_comes_back_word_by_word(unit: object) -> None:
     commands.insert(7, ["-c", "odd.cu", "-o", "odd.o"])
     records = written(commands)
     for number, argv in enumerate(commands):
-        assert command_of(records, f"u{number}") == Command(tool="nvcc", cwd="/work/build", argv=tuple(argv))
+        assert command_of(records, f"u{number}") == Command(tool="nvcc", cwd="/home/me/build", argv=tuple(argv))
 
 
 @pytest.mark.parametrize("unit", [cmake_unit, setuptools_unit])

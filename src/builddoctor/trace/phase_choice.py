@@ -49,5 +49,5 @@ def _died(report: TraceReport) -> PhaseRow | None:
 
 
 def _names(unit: str, source: str) -> bool:
-    """``gelu.cu`` and ``src/gelu.cu`` name ``/work/src/gelu.cu``."""
+    """``gelu.cu`` and ``src/gelu.cu`` name ``/home/me/src/gelu.cu``."""
     return source == unit or source.endswith(f"/{unit}") or source.rpartition("/")[2].rpartition(".")[0] == unit
