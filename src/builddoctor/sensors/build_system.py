@@ -70,6 +70,12 @@ def project_table_name(pyproject: str) -> str:
     return name if isinstance(name, str) else ""
 
 
+def project_table_version(pyproject: str) -> str:
+    """``version`` of ``[project]``; empty where it does not say, or where a backend works it out."""
+    version = (_table(pyproject, "project") or {}).get("version", "")
+    return version if isinstance(version, str) else ""
+
+
 def _table(pyproject: str, name: str = "build-system") -> dict[str, Any] | None:
     """None when it could not be read."""
     read = _loaded(pyproject) if len(pyproject) <= MOST_CHARACTERS else None

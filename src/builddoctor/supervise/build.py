@@ -29,6 +29,7 @@ from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.policy.governor import Governor
 from builddoctor.policy.rules import Rules
 from builddoctor.sensors.limits import KillCounter, MemorySensor
+from builddoctor.sensors.project_version import project_version
 from builddoctor.sensors.root import Clock, SystemRoot, monotonic, page_size
 from builddoctor.sensors.surroundings import Surveyor
 from builddoctor.supervise.accounts import Accounts
@@ -40,6 +41,7 @@ from builddoctor.supervise.judging import judged
 from builddoctor.supervise.keeping import Keeping
 from builddoctor.supervise.kill_evidence import KillEvidence
 from builddoctor.supervise.looking import Looking
+from builddoctor.supervise.naming import Naming
 from builddoctor.supervise.pausing import Pausing
 from builddoctor.supervise.prepare import Prepared, is_front_by_path, prepare
 from builddoctor.supervise.remedying import Remedying
@@ -173,6 +175,7 @@ class _Build:
         self.session.look_around = self.looking.phase_ended
         self.session.before_return = self.keeping.keep
         self.session.units.also_called = self.keeping.unit_called
+        self.remembering.named = Naming(trace.write, self.session.at_s).unit_named
         self.signalled: int | None = None
         self._guardian: Guardian | None = None
         self._pausing: Pausing | None = None
@@ -203,6 +206,10 @@ class _Build:
             boot_id=(self.root.text("/proc/sys/kernel/random/boot_id") or "").strip(),
             oom_kills=KillCounter(self.root).host(),
             threads=prepared.knobs.threads,
+            project=self.remembering.project,
+            project_version=project_version(Path(self.request.cwd)),
+            host_compiler=_toolchain(prepared).host_compiler,
+            host_arch=_toolchain(prepared).host_arch,
         )
 
     async def run(self, make_screen: Callable[[Session, Prepared, Fronts], Screen]) -> Finished:

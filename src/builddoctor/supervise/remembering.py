@@ -49,6 +49,8 @@ class Remembering:
     def __init__(
         self, estimator: LearningEstimator, path: Path | None, *, cwd: str, tools: Toolchain, gather_s: float = GATHER_S
     ) -> None:
+        self.named: Callable[[Unit, UnitKey, str], None] = lambda *_: None
+        """told of every unit that has a name across builds, and of the folder its driver runs in"""
         self.problem = ""
         """why this build has no history, or began a new one; for a person"""
         self._estimator = estimator
@@ -67,6 +69,11 @@ class Remembering:
         if opened.busy or (opened.history is not None and opened.history.writable):
             self._writer = _Writer(path, gather_s)
 
+    @property
+    def project(self) -> str:
+        """What the project that is built calls itself."""
+        return self._projects.own
+
     def _open(self, path: Path, busy_s: float) -> Opened:
         opened = History.open(path, busy_s=busy_s)
         self._history = opened.history
@@ -83,6 +90,7 @@ class Remembering:
         past = self._history.find(key) if self._history is not None and key is not None else None
         if key is not None:
             self._keys[unit.unit_id] = key
+            self.named(unit, key, cwd)
         self._estimator.know(unit.unit_id, key=key, past=past, archs=unit.archs)
 
     def phase_ended(self, phase: Phase, *, outcome: Outcome, peak_mib: float, wall_s: float) -> None:

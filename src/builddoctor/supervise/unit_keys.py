@@ -64,6 +64,11 @@ class Projects:
         self._own = project_of(cwd)
         self._others: dict[str, Project | None] = {}
 
+    @property
+    def own(self) -> str:
+        """Name of the project in the build's own folder."""
+        return self._own.name
+
     def of(self, unit: Unit, cwd: str) -> Project:
         """The project of a unit's source: the build's own where that has it, else the nearest above the source."""
         source = Path(os.path.normpath(os.path.join(cwd, unit.source or unit.output or ".")))

@@ -59,6 +59,28 @@ class Header(Record, frozen=True, kw_only=True, tag="header"):
     """the kernel's kill counter at the start"""
     threads: Whole = 0
     """nvcc's ``--threads``; 0 in traces that do not say"""
+    project: str = ""
+    """what the project calls itself"""
+    project_version: str = ""
+    host_compiler: str = ""
+    """such as ``12.2.0``"""
+    host_arch: str = ""
+
+
+class UnitNamed(Record, frozen=True, kw_only=True, tag="name"):
+    """What a unit is called across builds and machines (``model.past.UnitKey``); written before its unit's record."""
+
+    unit_id: str
+    project: str
+    place: str
+    output: str = ""
+    """file name of what is made"""
+    target: str = ""
+    """what is made, as the build tool calls it: a path below the folder where it runs the compiler"""
+    options: str = ""
+    """digest of the options that matter for memory"""
+    source_digest: str = ""
+    """of the source file itself, not of what it includes"""
 
 
 class UnitBegan(Record, frozen=True, kw_only=True, tag="unit"):
@@ -279,6 +301,7 @@ class End(Record, frozen=True, kw_only=True, tag="summary"):
 
 AnyRecord = (
     Header
+    | UnitNamed
     | UnitBegan
     | UnitCommand
     | UnitOpened
