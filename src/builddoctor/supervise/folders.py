@@ -1,11 +1,13 @@
 """Folders of ours: cache (overlays), state (traces), and the run's own with its socket.
 
-BUILDDOCTOR_CACHE_DIR and BUILDDOCTOR_STATE_DIR name others. Does *not* cover: what is put there.
+BUILDDOCTOR_CACHE_DIR and BUILDDOCTOR_STATE_DIR name others. Where HOME cannot be written (containers, jobs) and none is
+named, both lie in a folder of the user's own among the temporary files. Does *not* cover: what is put there.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,13 +22,53 @@ LONGEST_SOCKET_PATH = 100
 
 def cache_folder(env: Mapping[str, str]) -> Path:
     """Where overlays lie: stable, so that a second build is incremental."""
-    return Path(env.get("BUILDDOCTOR_CACHE_DIR") or platformdirs.user_cache_path("builddoctor")).absolute()
+    named = env.get("BUILDDOCTOR_CACHE_DIR")
+    return Path(named).absolute() if named else _writable(env, platformdirs.user_cache_path("builddoctor"), "cache")
 
 
 def traces_folder(env: Mapping[str, str]) -> Path:
     """Where traces go that were given no file."""
-    state = env.get("BUILDDOCTOR_STATE_DIR") or platformdirs.user_state_path("builddoctor")
-    return Path(state).absolute() / "traces"
+    named = env.get("BUILDDOCTOR_STATE_DIR")
+    state = Path(named).absolute() if named else _writable(env, platformdirs.user_state_path("builddoctor"), "state")
+    return state / "traces"
+
+
+def standing_in(env: Mapping[str, str]) -> str:
+    """Where cache and traces go because HOME cannot be written, for a person; empty where it can."""
+    ours = _ours(env)
+    usual = (("cache", "CACHE", cache_folder(env)), ("traces", "STATE", traces_folder(env)))
+    moved = [(what, f"BUILDDOCTOR_{name}_DIR") for what, name, folder in usual if folder.is_relative_to(ours)]
+    if not moved:
+        return ""
+    what, names = (" and ".join(each) for each in zip(*moved, strict=True))
+    return f"HOME cannot be written: {what} go to {ours} ({names} {'name' if len(moved) > 1 else 'names'} another)"
+
+
+def _writable(env: Mapping[str, str], usual: Path, kind: str) -> Path:
+    """The usual folder; one among the temporary files where that cannot be made or written, and the other can."""
+    usual = usual.absolute()
+    if _can_write(usual):
+        return usual
+    ours = _ours(env)
+    try:
+        ours.mkdir(mode=0o700, exist_ok=True)
+        found = ours.lstat()
+    except OSError:
+        return usual
+    # Another user may have been there before.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        return usual
+    return ours / kind
+
+
+def _ours(env: Mapping[str, str]) -> Path:
+    return Path(env.get("TMPDIR") or tempfile.gettempdir()).absolute() / f"builddoctor-of-{os.geteuid()}"
+
+
+def _can_write(folder: Path) -> bool:
+    """It, or the nearest above it that exists."""
+    there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path("/"))
+    return os.access(there, os.W_OK | os.X_OK)
 
 
 def history_file(env: Mapping[str, str]) -> Path:

@@ -24,6 +24,7 @@ from builddoctor.render.checks import brief_lines
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.sensors.toolkits import lost_homes
 from builddoctor.supervise.fixing import remembered_tmpdir
+from builddoctor.supervise.folders import standing_in
 from builddoctor.supervise.prepare import site_folders
 from builddoctor.supervise.remedying import tmpdir_on_disk
 
@@ -65,6 +66,8 @@ def settle_environment(
         notes.append(
             f"temporary files go to {moved}: {was} is in memory, and counts against its limit (`--auto-remedy`)"
         )
+    if elsewhere := standing_in(env):
+        notes.append(elsewhere)
     for name in lost_homes(env) if own_homes else ():
         notes.append(f"no CUDA toolkit is where {name}={env[name]} points: this build does without it")
         env = {key: value for key, value in env.items() if key != name}
