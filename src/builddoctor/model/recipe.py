@@ -31,11 +31,10 @@ Line = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\
 Word = Annotated[str, msgspec.Meta(max_length=100, pattern=r"^(?:[A-Za-z0-9][A-Za-z0-9_.+-]*)?" + _END)]
 """A name or version: nothing that a shell or a TOML file would read as more."""
 
+_NOT_UPWARD = r"(?!(?:[^/]*/)*\.\.(?:/|" + _END + r"))"
+
 Place = Annotated[
-    str,
-    msgspec.Meta(
-        max_length=400, pattern=r"^(?![-/])(?!(?:[^/]*/)*\.\.(?:/|" + _END + r"))[A-Za-z0-9_.+,@=~%: /-]*" + _END
-    ),
+    str, msgspec.Meta(max_length=400, pattern=r"^(?![-/])" + _NOT_UPWARD + r"[A-Za-z0-9_.+,@=~%: /-]*" + _END)
 ]
 """A path below the project's or the build's folder; spaces are allowed, what a shell reads as more is not."""
 
@@ -46,8 +45,8 @@ VariableName = Annotated[str, msgspec.Meta(pattern=r"^[A-Z][A-Z0-9_]{0,63}" + _E
 VariableValue = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[A-Za-z0-9_.;,+:= -]*" + _END)]
 
 Provenance = Literal["measured", "emulated", "derived"]
-"""``measured``: by builddoctor or by wait4, on the real tools; ``emulated``: the real tools under user-mode emulation of
-their processor; ``derived``: worked out from measured figures of something alike, as ``origin.how`` says"""
+"""``measured``: by builddoctor or by wait4, on the real tools; ``emulated``: the real tools under user-mode emulation
+of their processor; ``derived``: worked out from measured figures of something alike, as ``origin.how`` says"""
 
 
 class PhaseFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
