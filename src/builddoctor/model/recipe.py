@@ -25,8 +25,10 @@ _END = r"(?![\s\S])"
 Mib = Annotated[float, msgspec.Meta(ge=0, le=1e8)]
 CoreSeconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 Runs = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
-Line = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*" + _END)]
-"""One line of text for a person."""
+Line = Annotated[
+    str, msgspec.Meta(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*" + _END)
+]
+"""One line of text for a person, without what turns its direction round."""
 
 Word = Annotated[str, msgspec.Meta(max_length=100, pattern=r"^(?:[A-Za-z0-9][A-Za-z0-9_.+-]*)?" + _END)]
 """A name or version: nothing that a shell or a TOML file would read as more."""
@@ -39,8 +41,8 @@ Place = Annotated[
 """A path below the project's or the build's folder; spaces are allowed, what a shell reads as more is not."""
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"^(?:[0-9a-f]{8,64})?" + _END)]
-Day = Annotated[str, msgspec.Meta(pattern=r"^(?:\d{4}-\d{2}-\d{2})?" + _END)]
-Arch = Annotated[str, msgspec.Meta(pattern=r"^(?:(?:sm|compute)_\d{2,3}[af]?)?" + _END)]
+Day = Annotated[str, msgspec.Meta(pattern=r"^(?:[0-9]{4}-[0-9]{2}-[0-9]{2})?" + _END)]
+Arch = Annotated[str, msgspec.Meta(pattern=r"^(?:(?:sm|compute)_[0-9]{2,3}[af]?)?" + _END)]
 VariableName = Annotated[str, msgspec.Meta(pattern=r"^[A-Z][A-Z0-9_]{0,63}" + _END)]
 VariableValue = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[A-Za-z0-9_.;,+:= -]*" + _END)]
 
@@ -100,14 +102,18 @@ class RecipeProject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     name: Word
     """what the project calls itself"""
     version: Word = ""
+    """that was built"""
     title: Line = ""
+    """as its people write it"""
 
 
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What the figures hold for. Where a build differs they are trusted less, and never refused."""
 
     archs: tuple[Arch, ...] = ()
+    """that it was built for"""
     nvcc: Word = ""
+    """its version"""
     host_compiler: Word = ""
     """version of gcc, such as ``12.2.0``"""
     host_arch: Word = ""
@@ -124,6 +130,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """Where the figures come from."""
 
     provenance: Provenance
+    """by builddoctor on the real tools, under emulation of their processor, or worked out as ``how`` says"""
     runs: Runs = 1
     """builds that they were taken from"""
     how: Line = ""
@@ -138,6 +145,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """file with the figures that the recipe was made from, beside it"""
     data_digest: Digest = ""
     """sha256 of that file"""
+    traces: Annotated[tuple[Word, ...], msgspec.Meta(max_length=1000)] = ()
+    """ids of the traces that they were taken from, so that none is counted twice"""
 
 
 HazardKind = Literal["runaway", "too-big", "host-memory", "toolchain", "build"]
@@ -147,6 +156,7 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """Something that is known to go wrong with this build."""
 
     kind: HazardKind
+    """a compiler without end, a unit that needs very much, memory of the host, compilers, or the build itself"""
     text: Line
     """what happens, and what helps"""
     source: Line = ""
@@ -154,16 +164,20 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     place: Place = ""
     """the unit; empty for all of them"""
     tool: Word = ""
+    """the program; empty for none or any"""
     host_arch: Word = ""
     """only there; empty for everywhere"""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An environment variable that the build was measured with, or needs. Its name must be in ``recipes.allowed``."""
+    """An environment variable that the build was measured with, or needs."""
 
     name: VariableName
+    """one that ``recipes.allowed`` has; docs/reference/recipe.md lists them"""
     value: VariableValue
+    """as it is set; no shell reads it"""
     why: Line = ""
+    """what it is good for"""
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -23,6 +23,11 @@ def cache_folder(env: Mapping[str, str]) -> Path:
     return Path(env.get("BUILDDOCTOR_CACHE_DIR") or platformdirs.user_cache_path("builddoctor")).absolute()
 
 
+def stages_folder(cache: Path) -> Path:
+    """What runs staged builds, and their stages: stable, as CMake keeps the path of its ninja."""
+    return cache / "staged"
+
+
 def traces_folder(env: Mapping[str, str]) -> Path:
     """Where traces go that were given no file."""
     state = env.get("BUILDDOCTOR_STATE_DIR") or platformdirs.user_state_path("builddoctor")
