@@ -151,6 +151,12 @@ class SourceUnsafeError(BuildDoctorError):
     exit_code = 86
 
 
+class RecipeError(BuildDoctorError):
+    """A recipe cannot be found, or is not what it should be."""
+
+    exit_code = 89
+
+
 def exit_codes() -> list[tuple[int, str, str]]:
     """All classes as ``(exit code, class name, meaning)``, ordered by code; meaning is the class docstring.
 

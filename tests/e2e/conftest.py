@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from support.example import Example
 from support.objects import objects_of
+from support.program import Program
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +25,23 @@ def plain_objects(example: Example) -> dict[str, bytes]:
     objects = objects_of(example.build)
     assert len(objects) >= 14
     return objects
+
+
+@pytest.fixture(scope="session")
+def recipe(example: Example, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of one gated build of the example, with all the memory there is."""
+    program = Program(tmp_path_factory.mktemp("measured"))
+    example.configure_plainly()
+    done = subprocess.run(
+        program.supervised("ninja", "-C", str(example.build)),
+        cwd=example.source,
+        env=program.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    path = program.folder / "example.toml"
+    made = program.run("recipe", "from-trace", str(program.trace_file), "-o", str(path))
+    assert made.returncode == 0, made.stderr
+    return path

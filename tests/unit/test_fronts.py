@@ -25,7 +25,9 @@ def configured(folder: Path, nvcc: Path, *, kind: str = "cmake") -> None:
         text = f"CMAKE_BUILD_TYPE:STRING=Release\nCMAKE_CUDA_COMPILER:FILEPATH={nvcc}\n//end\n"
         (folder / "CMakeCache.txt").write_text(text)
     else:
-        (folder / "build.ninja").write_text(f"ninja_required_version = 1.3\nnvcc = {nvcc}\ncuda_cflags = -O3\n")
+        launcher = "ccache " if kind == "torch with ccache" else ""
+        text = f"ninja_required_version = 1.3\nnvcc = {launcher}{nvcc}\ncuda_cflags = -O3\n"
+        (folder / "build.ninja").write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def configured(folder: Path, nvcc: Path, *, kind: str = "cmake") -> None:
         ("cmake", ["--build", "build", "-j8"], "build"),
     ],
 )
-@pytest.mark.parametrize("kind", ["cmake", "torch"])
+@pytest.mark.parametrize("kind", ["cmake", "torch", "torch with ccache"])
 def test_the_nvcc_of_the_build_folder_is_found(
     tmp_path: Path, nvcc: Path, name: str, argv: list[str], below: str, kind: str
 ) -> None:

@@ -15,6 +15,9 @@ from builddoctor.cli import (
     explain,
     history,
     machine,
+    plan,
+    recipe,
+    recipe_render,
     run,
     toolkit,
     trace,
@@ -40,6 +43,7 @@ app = typer.Typer(
 app.command("build")(build.build)
 app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.command("doctor")(doctor.doctor)
+app.command("plan")(plan.plan)
 app.command("watch")(watch.watch)
 app.command("explain")(explain.explain)
 trace.app.command("view")(view.view)
@@ -49,6 +53,8 @@ app.add_typer(trace.app, name="trace")
 app.add_typer(toolkit.app, name="toolkit")
 app.add_typer(machine.app, name="machine")
 app.add_typer(history.app, name="history")
+recipe.app.command("render")(recipe_render.render)
+app.add_typer(recipe.app, name="recipe")
 
 
 def _version(value: bool) -> None:

@@ -13,6 +13,7 @@ import typer
 from builddoctor.cli import options
 from builddoctor.cli.archs import archs_of
 from builddoctor.cli.output import json_text, print_data, print_notes
+from builddoctor.cli.staging import staged_request
 from builddoctor.cli.supervised import run_supervised
 from builddoctor.errors import FolderNotWritableError
 from builddoctor.intercept.object_caches import Mode
@@ -50,6 +51,8 @@ def build(
     without: Annotated[
         list[str] | None, typer.Option("--without", metavar="PART", help="Leave a part of the project out.")
     ] = None,
+    recipe: options.RecipeOption = "",
+    strategy: options.StrategyOption = "gated",
     memory: options.Memory = "",
     cores: options.Cores = 0,
     toolkit: options.ToolkitOption = "",
@@ -78,6 +81,7 @@ def build(
     A second build of the same sources goes on with what the first has compiled.
     """
     archs = archs_of(arch, os.environ)
+    named_recipe = options.named_recipe(recipe)
     wheels = wheel_dir.absolute() if wheel_dir is not None else None
     choice = choose(project, Path.cwd(), source=source, version=version, offline=offline)
     folder, got = _sources(choice)
@@ -114,8 +118,13 @@ def build(
         keep_going=keep_going,
         cache=cache,
         nvcc_by_path=plan.nvcc_by_path,
+        recipe=recipe,
+        nearest_recipe=True,
+        strategy=strategy,
     )
-    code = run_supervised(request, ready=lambda: _make_ready(plan))
+    if strategy == "staged":
+        request = staged_request(request, os.environ, build_folder=plan.output if plan.kind == "cmake" else plan.kept)
+    code = run_supervised(request, ready=lambda: _make_ready(plan), named_recipe=named_recipe)
     if code == 0 and plan.kind == "python":
         newest = max(Path(plan.output).glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns, default=None)
         print_notes([f"  wheel   {newest}"] if newest is not None else [])

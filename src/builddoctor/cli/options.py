@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,6 +12,8 @@ from builddoctor.errors import FolderNotWritableError, UsageError
 from builddoctor.intercept.object_caches import Mode, chosen
 from builddoctor.model.request import RunRequest
 from builddoctor.projects.archs import Arch, arch_environment
+from builddoctor.recipes.shelf import Shelved, find_recipe
+from builddoctor.supervise.recipe_choice import NO_RECIPE
 from builddoctor.units import parse_size_mib
 
 Archs = Annotated[
@@ -55,6 +57,26 @@ NoDoctor = Annotated[
     bool, typer.Option("--no-doctor", help="Do not examine host, toolchain and source first; start whatever they are.")
 ]
 
+RecipeOption = Annotated[
+    str,
+    typer.Option(
+        "--recipe",
+        metavar="NAME|FILE|none",
+        show_default=False,
+        help="Figures measured before, to plan by. They lower or raise no limit, and set no variable.",
+    ),
+]
+
+Strategy = Literal["gated", "staged"]
+StrategyOption = Annotated[
+    Strategy,
+    typer.Option(
+        "--strategy",
+        help="gated: each compiler phase waits for its memory. staged: no gates; ninja runs the recipe's stages one "
+        "after the other.",
+    ),
+]
+
 
 def make_request(
     command: tuple[str, ...],
@@ -75,6 +97,9 @@ def make_request(
     keep_going: bool = False,
     cache: Mode = "none",
     nvcc_by_path: bool = False,
+    recipe: str = "",
+    nearest_recipe: bool = False,
+    strategy: Strategy = "gated",
 ) -> RunRequest:
     """Check every value before anything starts. Raises UsageError or FolderNotWritableError.
 
@@ -104,7 +129,15 @@ def make_request(
         keep_going=keep_going,
         cache=cache,
         nvcc_by_path=nvcc_by_path,
+        recipe=recipe,
+        nearest_recipe=nearest_recipe,
+        strategy=strategy,
     )
+
+
+def named_recipe(recipe: str) -> Shelved | None:
+    """What ``--recipe`` names; None where it names none. Raises RecipeError before anything starts."""
+    return find_recipe(recipe, os.environ, Path.cwd()) if recipe not in ("", NO_RECIPE) else None
 
 
 def _check_writable(path: Path) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from builddoctor.cli import options
 from builddoctor.cli.archs import archs_of
+from builddoctor.cli.staging import staged_request
 from builddoctor.cli.supervised import run_supervised
 from builddoctor.errors import UsageError
 from builddoctor.trace.masking import mask_argv
@@ -21,6 +22,8 @@ def run(
         list[str] | None, typer.Argument(metavar="COMMAND…", show_default=False, help="The build command, after `--`.")
     ] = None,
     arch: options.Archs = "",
+    recipe: options.RecipeOption = "",
+    strategy: options.StrategyOption = "gated",
     memory: options.Memory = "",
     cores: options.Cores = 0,
     toolkit: options.ToolkitOption = "",
@@ -36,6 +39,7 @@ def run(
     """
     if not command or not command[0]:
         raise UsageError("no command to run", hint="it goes after `--`: `builddoctor run -- ninja -C build`")
+    named_recipe = options.named_recipe(recipe)
     request = options.make_request(
         tuple(command),
         cwd=Path.cwd(),
@@ -50,5 +54,9 @@ def run(
         no_doctor=no_doctor,
         auto_remedy=auto_remedy,
         need_toolkit=False,
+        recipe=recipe,
+        strategy=strategy,
     )
-    return run_supervised(request)
+    if strategy == "staged":
+        request = staged_request(request, os.environ)
+    return run_supervised(request, named_recipe=named_recipe)

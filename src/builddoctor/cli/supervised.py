@@ -14,6 +14,7 @@ from builddoctor.errors import FolderNotWritableError
 from builddoctor.intercept import nested
 from builddoctor.model.request import RunRequest
 from builddoctor.policy.rules import Rules
+from builddoctor.recipes.shelf import Shelved
 from builddoctor.render.closing import closing
 from builddoctor.sensors.root import Clock, SystemRoot, monotonic
 from builddoctor.supervise.build import Finished, supervise
@@ -32,10 +33,12 @@ def run_supervised(
     rules: Rules | None = None,
     clock: Clock = monotonic,
     ready: Callable[[], None] = lambda: None,
+    named_recipe: Shelved | None = None,
 ) -> int:
     """Run the build to its end; gives the exit code. ``root``, ``rules``, ``clock``: another system and thresholds.
 
     ``ready`` is called when nothing is in the way of the build any more, before it is started.
+    ``named_recipe``: what ``request.recipe`` names.
     """
     if nested.is_supervised(env):
         print_notes(["builddoctor: already inside a supervised build; its gates serve this command too"])
@@ -45,7 +48,17 @@ def run_supervised(
         kind = BoardScreen if wants_board(env) else Screen
         return kind(session, prepared, fronts, title=title_of(request, prepared), cwd=request.cwd, env=env)
 
-    outcome = supervise(request, env, make_screen, root=root, clock=clock, rules=rules, ready=ready)
+    outcome = supervise(
+        request,
+        env,
+        make_screen,
+        root=root,
+        clock=clock,
+        rules=rules,
+        ready=ready,
+        say=print_notes,
+        named_recipe=named_recipe,
+    )
     _show(request, outcome)
     if request.summary:
         _write_summary(Path(request.summary), outcome)
@@ -64,7 +77,9 @@ def _show(request: RunRequest, outcome: Finished) -> None:
     peak_mib = given_up.peak_mib if given_up is not None else 0.0
     summary = outcome.summary
     last = last_words(summary.trace) if summary.result == "failed" else []
-    print_notes(closing(summary, title=request.title, blame=blame, peak_mib=peak_mib, last=last))
+    staged = bool(request.stages)
+    words = closing(summary, title=request.title, blame=blame, peak_mib=peak_mib, last=last, staged=staged)
+    print_notes([*words, *(f"  recipe  {line}" for line in outcome.beyond)])
 
 
 def _write_summary(path: Path, outcome: Finished) -> None:

@@ -62,8 +62,8 @@ def drawing_of(path: Path, kind: Kind) -> bytes:
     return drawn(picture, words_of(report, judge_now(report, path)), kind)
 
 
-def write_file(target: Path, content: bytes, *, make_folder: bool = False) -> None:
-    """All of it or nothing. Raises FolderNotWritableError."""
+def write_file(target: Path, content: bytes, *, make_folder: bool = False, example: str = "page.html") -> None:
+    """All of it or nothing. Raises FolderNotWritableError, whose hint names ``example``."""
     try:
         if make_folder:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def write_file(target: Path, content: bytes, *, make_folder: bool = False) -> No
     except OSError as error:
         raise FolderNotWritableError(
             f"cannot write {target}: {error.strerror}",
-            hint="name a file in a folder that you may write: `-o page.html`",
+            hint=f"name a file in a folder that you may write: `-o {example}`",
         ) from error
 
 

@@ -20,7 +20,7 @@ from builddoctor.sensors.toolkits import is_overlay
 NINJA_NAMES = ("ninja", "ninja-build", "samu")
 MAKE_NAMES = ("make", "gmake")
 _CACHED_NVCC = re.compile(r"^CMAKE_CUDA_COMPILER:[A-Z]+=(?P<path>/.*)$", re.MULTILINE)
-_NINJA_NVCC = re.compile(r"^nvcc = (?P<path>/\S*nvcc)\s*$", re.MULTILINE)
+_NINJA_NVCC = re.compile(r"^nvcc = (?:\S+ )?(?P<path>/\S*nvcc)\s*$", re.MULTILINE)  # torch puts ccache before it
 _COMPILES = re.compile(r"\s(-c|-dc|-dw|-x cu)\s")
 _JOBS_FLAG = re.compile(r"-[a-zA-Z]*j")
 _MOST_READ_BYTES = 4 * 1024 * 1024

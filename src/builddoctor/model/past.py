@@ -6,6 +6,8 @@ Does *not* cover: the file (``history``), or how far another build's figures are
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from builddoctor.model.phase import PhaseKind
@@ -51,6 +53,11 @@ class PastPhase(msgspec.Struct, frozen=True, kw_only=True):
     seen: tuple[Seen, ...]
     updated_at: float = 0.0
     """seconds since 1970, UTC"""
+    origin: Literal["history", "recipe"] = "history"
+    distance: float = 0.0
+    """residual by which the figures are trusted less than their unit's key tells (``policy.past``)"""
+    spread: float = 0.0
+    """residual from the median to the largest that was seen, where that is all that is known of the others"""
 
 
 class PastUnit(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,5 +45,13 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """the build calls the toolkit's nvcc by its own path and runs no CMake: the environment catches its tools"""
     cache: Literal["auto", "ccache", "sccache", "none"] = "none"
     """``--cache``: an object cache in front of the compilers"""
+    recipe: str = ""
+    """``--recipe``: a recipe by name or file; ``none`` for none"""
+    nearest_recipe: bool = False
+    """go by the nearest recipe of the project where none was named"""
+    strategy: Literal["gated", "staged"] = "gated"
+    """``--strategy``: ``staged`` builds without gates, stage by stage"""
+    stages: str = ""
+    """folder of the stages of a staged build (``render.staged``)"""
     extra_env: tuple[tuple[str, str], ...] = ()
     """environment that the project needs, set before anything else"""

@@ -1,10 +1,10 @@
 """How much memory a phase will take.
 
 Covers: the interface that the governor asks, and the estimator behind it. Evidence of a phase, in order: its unit's
-past (``policy.past``), the unit's earlier phases in this build and the size of its input (``policy.clues``), the
-tool's prior (``policy.priors``). Each gives a median and a bound, from how far such guesses were off so far
-(``policy.residuals``).
-Does *not* cover: recipes; keeping the past (``history``).
+past, of this user's history or of a recipe (``policy.past``), the unit's earlier phases in this build and the size of
+its input (``policy.clues``), the tool's prior (``policy.priors``). Each gives a median and a bound, from how far such
+guesses were off so far (``policy.residuals``).
+Does *not* cover: keeping the past (``history``), or recipes (``recipes.recall``).
 
 Guesses are put together by inverse variance in logarithms: a narrow one (the past) decides, a wide one hardly counts,
 and no threshold is needed below which evidence is dropped. They rest on the same unit and err together, so the bound
@@ -23,7 +23,7 @@ from builddoctor.policy.clues import Clue, Done, UnitNotes, clues
 from builddoctor.policy.durations import Durations
 from builddoctor.policy.order import ExpectedPhase
 from builddoctor.policy.outlook import to_come
-from builddoctor.policy.past import ONE_BUILD, recall, size_of
+from builddoctor.policy.past import ONE_BUILD, Past, recall, size_of
 from builddoctor.policy.priors import SHIPPED, Priors, Sort
 from builddoctor.policy.residuals import Book
 
@@ -214,13 +214,14 @@ class LearningEstimator:
         base = self._past_base(phase, notes)
         if base is None:
             return None
-        middle, distance = base
-        residual, bound = self._book(Sort.PAST, _group(phase, distance)).spread((), widen=distance + notes.staleness)
-        name = "history" if distance <= ONE_BUILD else "history, not quite the same"
+        middle, known = base
+        widen = known.distance + known.spread + notes.staleness
+        residual, bound = self._book(Sort.PAST, _group(phase, known)).spread((), widen=widen)
+        name = known.origin if known.distance <= ONE_BUILD else f"{known.origin}, not quite the same"
         return _Guess(middle + residual, bound - residual, name)
 
-    def _past_base(self, phase: Phase, notes: UnitNotes) -> tuple[float, float] | None:
-        """Logarithm of what the past took, carried over to today's input where size decides; and the distance."""
+    def _past_base(self, phase: Phase, notes: UnitNotes) -> tuple[float, Past] | None:
+        """Logarithm of what the past took, carried over to today's input where size decides; and the past itself."""
         known = recall(phase, notes.key, notes.past) if notes.past is not None else None
         if known is None or not LEAST_MIB <= known.peak_mib <= LARGEST_MIB:
             return None
@@ -228,16 +229,16 @@ class LearningEstimator:
         if phase.kind in (PhaseKind.CUDAFE, PhaseKind.PTXAS):
             prior = self._priors[Sort.PTXAS if phase.kind is PhaseKind.PTXAS else Sort.FRONT_END]
             middle += math.log(prior.base_mib(size_of(phase)) / prior.base_mib(known.input_mib))
-        return middle, known.distance
+        return middle, known
 
     def _compare_with_past(self, phase: Phase, notes: UnitNotes, peak_mib: float) -> None:
         base = self._past_base(phase, notes)
         if base is None:
             return
-        middle, distance = base
+        middle, known = base
         residual = math.log(peak_mib) - middle
-        self._book(Sort.PAST, _group(phase, distance)).add((), residual)
-        if phase.kind is not PhaseKind.PREPROCESS and abs(residual) > max(STALE_FROM, distance):
+        self._book(Sort.PAST, _group(phase, known)).add((), residual)
+        if phase.kind is not PhaseKind.PREPROCESS and abs(residual) > max(STALE_FROM, known.distance + known.spread):
             # The source has changed since: what is still to come of this unit is less certain, too.
             notes.staleness = max(notes.staleness, abs(residual))
 
@@ -275,9 +276,9 @@ def _as_estimate(guess: _Guess) -> Estimate:
     return Estimate(peak_mib=peak_mib, spread_mib=peak_mib * (math.exp(guess.up) - 1) + EXTRA_MIB, source=guess.source)
 
 
-def _group(phase: Phase, distance: float) -> str:
-    """Pasts at like distances err alike; and so do phases of one kind."""
-    return f"{phase.kind.value} {'same' if distance <= ONE_BUILD else 'near'}"
+def _group(phase: Phase, past: Past) -> str:
+    """Pasts of one origin at like distances err alike; and so do phases of one kind."""
+    return f"{phase.kind.value} {past.origin} {'same' if past.distance <= ONE_BUILD else 'near'}"
 
 
 def _key(phase: Phase) -> tuple[str, PhaseKind, str, str]:

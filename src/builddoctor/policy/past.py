@@ -1,7 +1,8 @@
 """What a unit's past says of one of its phases, and how far a past that is not quite the same is trusted.
 
 Covers: finding the phase in the past, and distance: other options, another nvcc, other architectures, another machine.
-Does *not* cover: keeping pasts (``history``) or weighing them against other evidence (``policy.estimator``).
+Does *not* cover: keeping pasts (``history``, ``recipes``), or weighing them against other evidence
+(``policy.estimator``).
 
 Distances are residuals (natural logarithms) by which a bound moves away. That of the host's architecture is measured:
 TransformerEngine's phases above 1.5 GiB under aarch64 tools lie between 3 % below and 12 % above those under x86-64.
@@ -34,6 +35,12 @@ than 5 MiB below (the example, twice: docs/results/predict.md)."""
 SAME_INPUT = 0.02
 """Relative difference of sizes that paths in a preprocessed file make."""
 
+UNKNOWN_INPUT = 0.1
+"""Its input's size then is not known, or there was none: no figure is carried over from one size to another."""
+
+ROUNDED_MIB = 0.0006
+"""Recipes give input sizes in thousandths of a MiB."""
+
 DEVICE = (PhaseKind.CUDAFE, PhaseKind.CICC, PhaseKind.PTXAS)
 
 
@@ -45,6 +52,10 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     distance: float
     input_mib: float
     """its input's size then"""
+    spread: float = 0.0
+    """residual from the median to the largest; 0: as in what was seen"""
+    origin: str = "history"
+    """or ``recipe``"""
 
 
 def recall(phase: Phase, now: UnitKey | None, past: PastUnit) -> Past | None:
@@ -53,18 +64,24 @@ def recall(phase: Phase, now: UnitKey | None, past: PastUnit) -> Past | None:
     if found is None or not found.seen:
         return None
     input_mib = size_of(phase)
-    alike = _alike(input_mib, found.seen)
+    slack_mib = ROUNDED_MIB if found.origin == "recipe" else 0.0
+    alike = _alike(input_mib, found.seen, slack_mib)
     distance = unit_distance(now, past.key, phase.kind) if now is not None else OTHER_OPTIONS
     if found.arch != phase.arch:
         distance += OTHER_ARCH
     if len(alike) == 1:
         distance += ONE_BUILD
     then_mib = median([each.input_mib for each in alike])
+    if then_mib == 0.0 and input_mib > slack_mib and phase.kind is not PhaseKind.PREPROCESS:
+        then_mib = input_mib
+        distance += UNKNOWN_INPUT
     return Past(
         peak_mib=median([each.peak_mib for each in alike]),
         wall_s=median([each.wall_s for each in alike]),
-        distance=distance + _other_input(input_mib, then_mib),
+        distance=distance + found.distance + _other_input(input_mib, then_mib, slack_mib),
         input_mib=then_mib,
+        spread=found.spread,
+        origin=found.origin,
     )
 
 
@@ -109,15 +126,15 @@ def _find(phase: Phase, phases: Sequence[PastPhase]) -> PastPhase | None:
     return max(same_kind, key=lambda each: max((seen.peak_mib for seen in each.seen), default=0.0))
 
 
-def _alike(input_mib: float, seen: Sequence[Seen]) -> list[Seen]:
+def _alike(input_mib: float, seen: Sequence[Seen], slack_mib: float) -> list[Seen]:
     """Those with the input's size nearest to this one: a unit is preprocessed several times, also from nothing."""
     nearest = min(seen, key=lambda each: abs(each.input_mib - input_mib))
-    return [each for each in seen if _other_input(each.input_mib, nearest.input_mib) == 0.0]
+    return [each for each in seen if _other_input(each.input_mib, nearest.input_mib, slack_mib) == 0.0]
 
 
-def _other_input(input_mib: float, then_mib: float) -> float:
+def _other_input(input_mib: float, then_mib: float, slack_mib: float) -> float:
     """Distance for an input of another size. What is preprocessed changes by paths alone."""
-    if abs(input_mib - then_mib) <= SAME_INPUT * then_mib:
+    if abs(input_mib - then_mib) <= SAME_INPUT * then_mib + slack_mib:
         return 0.0
     return min(1.0, abs(math.log((input_mib + 0.01) / (then_mib + 0.01))))
 

@@ -54,7 +54,7 @@ def plan_build(
     wanted: dict[str, str] = {}
     cmake_args: list[str] = []
     if known is not None:
-        wanted, cmake_args = _of_project(known, archs, env, kept)
+        wanted, cmake_args = project_settings(known, archs, env, kept)
         for part in without:
             _leave_out(known, part, wanted, cmake_args)
     elif without:
@@ -116,10 +116,10 @@ def _calls_nvcc_by_path(folder: Path) -> bool:
     return bool(setup.strip()) and not by_ninja and "cmake" not in setup
 
 
-def _of_project(
+def project_settings(
     known: KnownProject, archs: tuple[Arch, ...], env: Mapping[str, str], kept: Path
 ) -> tuple[dict[str, str], list[str]]:
-    """Variables, and CMake's settings."""
+    """Variables, and CMake's settings. ``kept``: the folder that is kept from one build to the next."""
     texts = [each.replace("{build}", str(kept)) for each in known.settings]
     if known.force_build:
         texts.append(known.force_build)

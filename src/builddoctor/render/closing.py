@@ -9,15 +9,23 @@ from builddoctor.units import format_clock, format_gib, format_mib
 
 
 def closing(
-    summary: Summary, *, title: str, blame: str = "", peak_mib: float = 0.0, last: Sequence[str] = ()
+    summary: Summary,
+    *,
+    title: str,
+    blame: str = "",
+    peak_mib: float = 0.0,
+    last: Sequence[str] = (),
+    staged: bool = False,
 ) -> list[str]:
     """Lines after a build. ``blame``: the phase that could not be saved, and the most that it held.
 
-    ``last``: what a failed build is to end with, from its trace; without them the summary has to do.
+    ``last``: what a failed build is to end with, from its trace; without them the summary has to do. ``staged``: there
+    were no gates, which would have counted phases.
     """
     lines = [_headline(summary, title)]
+    figures = _staged(summary) if staged else _figures(summary)
     if last:
-        return [*lines, *_figures(summary), f"  trace   {summary.trace}", *last]
+        return [*lines, *figures, f"  trace   {summary.trace}", *last]
     if summary.verdict == "too-big":
         lines += [
             f"  {blame} does not fit: the kernel ended it at {format_mib(peak_mib)} while it ran alone.",
@@ -36,7 +44,8 @@ def closing(
         lines.append(
             f"  {blame} was killed twice from outside; no kernel counter rose, so it was not this memory limit."
         )
-    return [*lines, *_figures(summary), *_pauses(summary), f"  trace   {summary.trace}"]
+    pauses = [] if staged else _pauses(summary)
+    return [*lines, *figures, *pauses, f"  trace   {summary.trace}"]
 
 
 def _figures(summary: Summary) -> list[str]:
@@ -47,6 +56,17 @@ def _figures(summary: Summary) -> list[str]:
     jobs = f"jobs {summary.effective_jobs_mean:.1f} on average, {summary.effective_jobs_max} at most"
     each = f"{each_ms:.0f} ms and at most {summary.gate_peak_mib:.0f} MiB each"
     return [f"  {peak} · {counts}", f"  {jobs} · gates {summary.gate_overhead_s:.1f} s ({each})"]
+
+
+def _staged(summary: Summary) -> list[str]:
+    limit, kills = format_gib(summary.limit_mib), summary.kernel_oom_kills
+    lines = [f"  in stages, without gates · limit {limit} GiB · kernel kills {kills}"]
+    if summary.paused:
+        times = "once" if summary.paused == 1 else f"{summary.paused} times"
+        lines.append(
+            f"  {times} a process was stopped for a while, as memory ran short: the recipe's figures were too low"
+        )
+    return lines
 
 
 def _pauses(summary: Summary) -> list[str]:

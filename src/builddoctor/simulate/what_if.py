@@ -69,7 +69,7 @@ def what_if(picture: Picture) -> WhatIf | None:
         return None
     was = min(max(1, header.cores), MOST_CORES)
     cores, limits = _axes(was, limit_mib, workload.phases)
-    workload = _steady(workload, running=slots(max(cores)))
+    workload = steady(workload, running=slots(max(cores)))
     sample_s = max(Rules().sample_s or 0.0, workload.work_s / MOST_LOOKS)
     scenarios = []
     for each_mib in limits:
@@ -106,9 +106,12 @@ def what_if(picture: Picture) -> WhatIf | None:
     )
 
 
-def _steady(workload: Workload, *, running: int) -> Workload:
-    """No phase grows so fast that times, as floating-point numbers, cannot tell when memory runs out."""
-    finest_s = math.ulp(4 * workload.work_s + 1)
+def steady(workload: Workload, *, running: int, last_s: float | None = None) -> Workload:
+    """No phase grows so fast that times, as floating-point numbers, cannot tell when memory runs out.
+
+    ``last_s``: how long the build may take, where that is less than its work on one core.
+    """
+    finest_s = math.ulp(4 * (workload.work_s if last_s is None else last_s) + 1)
     most_mib_s = SLACK_MIB / 2 / finest_s / running
     units = []
     for unit in workload.units:

@@ -14,8 +14,9 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 from builddoctor.errors import SourceNotFoundError, SourceUnsafeError
 from builddoctor.trace.masking import mask_text
@@ -44,6 +45,22 @@ class Web:
             kind = answer.headers.get_content_type()
         if len(content) > MOST_PAGE_BYTES:
             raise SourceNotFoundError(f"{shown(url)} is larger than a page of an index", hint="look at it in a browser")
+        return content, kind
+
+    def small_file(self, url: str, *, most_bytes: int, allowed: Callable[[str], bool]) -> tuple[bytes, str]:
+        """A small file and its content type; no redirect is followed that is not ``allowed``.
+
+        Raises SourceNotFoundError.
+        """
+        opener = urllib.request.build_opener(
+            urllib.request.HTTPSHandler(context=self._context), _CarefulRedirects(allowed)
+        )
+        request = urllib.request.Request(url, headers={"User-Agent": "builddoctor"})  # noqa: S310
+        with _told(url), opener.open(request, timeout=TIMEOUT_S) as answer:
+            content = answer.read(most_bytes + 1)
+            kind = answer.headers.get_content_type()
+        if len(content) > most_bytes:
+            raise SourceNotFoundError(f"{shown(url)} is larger than {most_bytes // 1024**2} MiB")
         return content, kind
 
     def file(self, url: str, target: Path, *, sha256: str = "") -> str:
@@ -97,6 +114,26 @@ class Web:
         request = urllib.request.Request(url, headers={"User-Agent": "builddoctor", **headers})  # noqa: S310
         # What a ``file:`` URL gives has no status, and no place for one.
         return urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._context)  # type: ignore[no-any-return]  # noqa: S310
+
+
+class _CarefulRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows those that are allowed."""
+
+    def __init__(self, allowed: Callable[[str], bool]) -> None:
+        self._allowed = allowed
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if not self._allowed(newurl):
+            raise ValueError(f"it leads to {shown(newurl)}, which is not safe")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _digest(path: Path) -> str:

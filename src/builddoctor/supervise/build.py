@@ -13,7 +13,7 @@ import resource
 import shutil
 import signal
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from builddoctor.model.summary import Summary
 from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.policy.governor import Governor
 from builddoctor.policy.rules import Rules
+from builddoctor.recipes.shelf import Shelved
 from builddoctor.sensors.limits import KillCounter, MemorySensor
 from builddoctor.sensors.project_version import project_version
 from builddoctor.sensors.root import Clock, SystemRoot, monotonic, page_size
@@ -43,16 +44,19 @@ from builddoctor.supervise.kill_evidence import KillEvidence
 from builddoctor.supervise.looking import Looking
 from builddoctor.supervise.naming import Naming
 from builddoctor.supervise.pausing import Pausing
-from builddoctor.supervise.prepare import Prepared, is_front_by_path, prepare
+from builddoctor.supervise.prepare import Prepared, prepare
+from builddoctor.supervise.recalling import Recalling
+from builddoctor.supervise.recipe_choice import choose_recipe
 from builddoctor.supervise.remedying import Remedying
 from builddoctor.supervise.remembering import Remembering
 from builddoctor.supervise.sampler import Sampler
 from builddoctor.supervise.screen import Screen
 from builddoctor.supervise.session import Session
 from builddoctor.supervise.sharing import open_sharing
-from builddoctor.supervise.unit_keys import Toolchain
+from builddoctor.supervise.staged import WHY_PAUSED, command_of, tell_if_unstaged
+from builddoctor.supervise.versions import toolchain, versions
 from builddoctor.trace.masking import mask_argv
-from builddoctor.trace.records import TRACE_SCHEMA, End, Header
+from builddoctor.trace.records import TRACE_SCHEMA, End, Header, Note
 from builddoctor.trace.writer import TraceWriter
 from builddoctor.units import printable
 
@@ -63,8 +67,10 @@ GRACE_S = 5.0
 class Finished:
     """How a build went, for whoever prints it."""
 
-    def __init__(self, summary: Summary, session: Session, prepared: Prepared) -> None:
+    def __init__(self, summary: Summary, session: Session, prepared: Prepared, beyond: Sequence[str] = ()) -> None:
         self.summary = summary
+        self.beyond = beyond
+        """what it took beyond its recipe, a line each"""
         self.session = session
         self.prepared = prepared
 
@@ -78,10 +84,13 @@ def supervise(
     clock: Clock = monotonic,
     rules: Rules | None = None,
     ready: Callable[[], None] = lambda: None,
+    say: Callable[[Sequence[str]], None] = lambda _: None,
+    named_recipe: Shelved | None = None,
 ) -> Finished:
     """Run ``request`` to its end. Raises BuildDoctorError when it cannot be started or was lost.
 
     ``rules``: other thresholds than production's. ``ready``: called when nothing is in the way of the start.
+    ``say``: given what to print before it. ``named_recipe``: what ``request.recipe`` names, where it was read before.
     """
     system = root or SystemRoot()
     remedied = request.cwd if request.auto_remedy else ""
@@ -92,6 +101,9 @@ def supervise(
     if request.doctor:
         ahead = look_ahead(request, {**env, **dict(request.extra_env)}, system, prepared.toolkit)
         seen = msgspec.structs.replace(seen, warnings=tuple(ahead))
+    if (recipe := choose_recipe(request, named_recipe, toolchain(prepared), env)) is not None:
+        seen = msgspec.structs.replace(seen, recipe=recipe)
+        say(recipe.lines)
     ready()
     trace_id = uuid.uuid4().hex[:6]
     stamp = datetime.now(timezone.utc)
@@ -131,7 +143,13 @@ class _Build:
         self.root = root
         self.fronts = Fronts(prepared, seen.env, keep_going=request.keep_going)
         estimator = LearningEstimator()
-        self.remembering = Remembering(estimator, history_file(seen.env), cwd=request.cwd, tools=_toolchain(prepared))
+        self.remembering = Remembering(
+            estimator,
+            history_file(seen.env),
+            cwd=request.cwd,
+            tools=toolchain(prepared),
+            recalling=Recalling(seen.recipe) if seen.recipe is not None else None,
+        )
         self.session = Session(
             governor=Governor(
                 estimator,
@@ -159,7 +177,7 @@ class _Build:
             tell=self.session.tell,
             at_s=self.session.at_s,
             free_mib=lambda: sensor.read(0.0).tightest.headroom_mib,
-            versions=_versions(prepared),
+            versions=versions(prepared),
         )
         self.looking = Looking(
             Surveyor(root, seen.env),
@@ -208,8 +226,8 @@ class _Build:
             threads=prepared.knobs.threads,
             project=self.remembering.project,
             project_version=project_version(Path(self.request.cwd)),
-            host_compiler=_toolchain(prepared).host_compiler,
-            host_arch=_toolchain(prepared).host_arch,
+            host_compiler=toolchain(prepared).host_compiler,
+            host_arch=toolchain(prepared).host_arch,
         )
 
     async def run(self, make_screen: Callable[[Session, Prepared, Fronts], Screen]) -> Finished:
@@ -226,13 +244,15 @@ class _Build:
             planned=lambda: self.fronts.planned,
         )
         self._pausing = sampler.pausing
+        if self.request.stages:
+            sampler.pausing.why = WHY_PAUSED
         screen = self._screen = make_screen(self.session, self.prepared, self.fronts)
         screen.watch(sampler)
         ended = asyncio.Event()
         self._tell_start()
         self.looking.begin()
         guardian = self._guardian = Guardian(
-            self._command(),
+            command_of(self.request, self.prepared),
             env=build_variables(
                 self.request, self.prepared, self.env, self.fronts, socket=socket, run_folder=self.folder
             ),
@@ -274,6 +294,9 @@ class _Build:
             self.keeping.close()
             self.session.units.close()
             self.remembering.close(lambda text: self.session.tell(text, warning=True))
+            beyond = self.remembering.beyond_recipe(self.session.trace.path)
+            for line in beyond:
+                self.session.trace.write(Note(at_s=self.session.at_s(), text=line, level="warning"))
             await screen.stop()
         if problem:
             raise problem[0]
@@ -284,24 +307,21 @@ class _Build:
             )
         if guardian.left:
             self.session.tell(f"ended {guardian.left} processes that the build had left behind")
+        tell_if_unstaged(self.request, self.session, run_folder=self.folder)
         summary = self._summary(guardian, wall_s)
         screen.hearing.end(failed=summary.result == "failed")
         self.looking.end(failed=summary.result != "ok", named=screen.hearing.named)
         summary = judged(summary, self.session.trace)
         self.session.trace.write(End(at_s=self.session.at_s(), summary=summary))
-        return Finished(summary, self.session, self.prepared)
+        return Finished(summary, self.session, self.prepared, beyond)
 
     async def _converse(self, connection: Connection) -> None:
         with contextlib.suppress(ConnectionError):
             await self.session.converse(connection)
 
-    def _command(self) -> tuple[str, ...]:
-        command = self.request.command
-        if is_front_by_path(command):
-            return (f"{self.prepared.host}/bin/{os.path.basename(command[0])}", *command[1:])
-        return command
-
     def _tell_start(self) -> None:
+        for line in self.seen.recipe.lines if self.seen.recipe is not None else ():
+            self.session.trace.write(Note(at_s=self.session.at_s(), text=line))
         for note in self.seen.notes:
             self.session.tell(note)
         for warning in self.seen.warnings:
@@ -367,22 +387,6 @@ class _Build:
             gates=accounts.gates,
             trace=printable(os.fspath(session.trace.path)),
         )
-
-
-def _toolchain(prepared: Prepared) -> Toolchain:
-    return Toolchain(
-        nvcc=prepared.toolkit.version if prepared.toolkit is not None else "",
-        host_compiler=next((each.version for each in prepared.tools.compilers), ""),
-        host_arch=os.uname().machine,
-    )
-
-
-def _versions(prepared: Prepared) -> list[str]:
-    """What a vendor asks for first."""
-    tools = _toolchain(prepared)
-    libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    named = (("nvcc", tools.nvcc), ("gcc", tools.host_compiler), ("", libc), ("", os.uname().machine))
-    return [f"{name} {value}".strip() for name, value in named if value]
 
 
 def _raise_descriptor_limit() -> None:

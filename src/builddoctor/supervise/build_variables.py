@@ -13,20 +13,25 @@ from builddoctor.intercept.object_caches import cache_settings, chosen, programs
 from builddoctor.model.request import RunRequest
 from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.prepare import Prepared
+from builddoctor.supervise.staged import staged_environment
 
 
 def build_variables(
     request: RunRequest, prepared: Prepared, base: Mapping[str, str], fronts: Fronts, *, socket: Path, run_folder: Path
 ) -> dict[str, str]:
     """``base`` with the project's settings, overlays, knobs and object cache in it. ``fronts`` hears of a net."""
-    env = build_environment(
-        {**base, **dict(request.extra_env)},
-        socket=str(socket),
-        host=prepared.host,
-        cuda=prepared.cuda,
-        toolkit=prepared.toolkit,
-        fallback_folder=prepared.fallback_folder,
-    )
+    wanted = {**base, **dict(request.extra_env)}
+    if request.stages:
+        env = staged_environment(wanted, request, prepared, run_folder=run_folder)
+    else:
+        env = build_environment(
+            wanted,
+            socket=str(socket),
+            host=prepared.host,
+            cuda=prepared.cuda,
+            toolkit=prepared.toolkit,
+            fallback_folder=prepared.fallback_folder,
+        )
     if prepared.toolkit is not None:
         env |= library_homes(Path(prepared.toolkit.home), env)
     env |= prepared.knobs.exports
@@ -37,7 +42,7 @@ def build_variables(
     cache = chosen(request.cache, base)
     if cache:
         programs = programs_of(prepared.toolkit, prepared.tools.compilers)
-        nvcc = prepared.cuda / "bin" / "nvcc" if prepared.cuda is not None else None
+        nvcc = Path(env["CUDACXX"]) if prepared.toolkit is not None else None
         settings = cache_settings(cache, programs, nvcc=nvcc, run_folder=run_folder)
         # What the user has set stands, but for the way to nvcc, which is ours.
         env |= {name: value for name, value in settings.items() if name == "PYTORCH_NVCC" or name not in base}

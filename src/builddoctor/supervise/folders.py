@@ -26,6 +26,11 @@ def cache_folder(env: Mapping[str, str]) -> Path:
     return Path(named).absolute() if named else _writable(env, platformdirs.user_cache_path("builddoctor"), "cache")
 
 
+def stages_folder(cache: Path) -> Path:
+    """What runs staged builds, and their stages: stable, as CMake keeps the path of its ninja."""
+    return cache / "staged"
+
+
 def traces_folder(env: Mapping[str, str]) -> Path:
     """Where traces go that were given no file."""
     named = env.get("BUILDDOCTOR_STATE_DIR")

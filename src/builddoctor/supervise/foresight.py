@@ -26,6 +26,7 @@ from builddoctor.sensors.toolkits import lost_homes
 from builddoctor.supervise.fixing import remembered_tmpdir
 from builddoctor.supervise.folders import standing_in
 from builddoctor.supervise.prepare import site_folders
+from builddoctor.supervise.recipe_choice import ChosenRecipe
 from builddoctor.supervise.remedying import tmpdir_on_disk
 
 STOPS_ANY_COMMAND = frozenset(("memory-limit",))
@@ -45,6 +46,8 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True):
     """the environment to build in"""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    recipe: ChosenRecipe | None = None
+    """what the build goes by, beside its history"""
 
 
 def settle_environment(

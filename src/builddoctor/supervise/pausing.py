@@ -56,6 +56,7 @@ MOST_EXCUSED = 3
 _COUNTED_BY_THE_KERNEL = frozenset(("host", "cgroup-v1", "cgroup-v2"))
 
 HINT = "let the build take its compilers from PATH, $CC and $CXX, where gates are"
+WHY = f"no gate caught it, so it could not wait for its memory before it started ({HINT})"
 
 
 class Pausing:
@@ -64,6 +65,8 @@ class Pausing:
     def __init__(self, session: Session, *, clock: Clock) -> None:
         self.ungated_mib = 0.0
         """what processes without gates held at the last walk; 0 while there is no need to know"""
+        self.why = WHY
+        """why it was not held back before it started"""
         self._session = session
         self._clock = clock
         self._top = own_pid(session.root)
@@ -220,7 +223,7 @@ class Pausing:
         )
         if not self._told:
             self._told = True
-            text += f"; no gate caught it, so it could not wait for its memory before it started ({HINT})"
+            text += f"; {self.why}"
         session.tell(text, warning=True)
 
     def _continue(self, action: Continue) -> None:

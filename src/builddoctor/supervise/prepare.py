@@ -39,9 +39,10 @@ from builddoctor.sensors.limits import MemorySensor
 from builddoctor.sensors.process_room import read_process_room
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.sensors.search_path import first_program
+from builddoctor.sensors.stand_ins import is_stand_in
 from builddoctor.sensors.storage import read_places
 from builddoctor.sensors.toolkits import candidates
-from builddoctor.supervise.folders import cache_folder
+from builddoctor.supervise.folders import cache_folder, stages_folder
 from builddoctor.supervise.temporary import require_tmpdir
 from builddoctor.units import format_mib, whole_number
 
@@ -55,7 +56,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     cuda: Path | None
     """the toolkit's overlay"""
     host: Path
-    """the host overlay"""
+    """the host overlay; of a staged build the folder whose ``bin`` has the program that runs stages"""
     uncaught: str
     """a g++ whose compiler cannot be gated; empty when all is well"""
     tools: HostTools
@@ -86,15 +87,19 @@ def prepare(request: RunRequest, env: Mapping[str, str], root: SystemRoot, senso
     cache = cache_folder(env)
     fallback_folder = "" if shutil.which("ninja", path=env.get("PATH")) else ninja.BIN_DIR
     tools = _host_tools(env, fallback_folder, request.command)
-    host = host_overlay(cache, tools)
+    staged = request.strategy == "staged"
+    host = stages_folder(cache) if staged else host_overlay(cache, tools)
     jobs = window(cores, budget, read_process_room(root))
     settings = knobs.settle(env, window=jobs, cores=cores, ignore_caps=request.ignore_caps)
+    if staged:
+        # What the user has set is left to the build; its stages have jobs of their own.
+        settings = msgspec.structs.replace(settings, exports={}, caps=())
     return Prepared(
         toolkit=toolkit,
         toolkit_problem=problem,
-        cuda=toolkit_overlay(cache, toolkit, env) if toolkit is not None else None,
+        cuda=toolkit_overlay(cache, toolkit, env) if toolkit is not None and not staged else None,
         host=host,
-        uncaught=uncaught_driver(env, host / "gcc"),
+        uncaught=uncaught_driver(env, host / "gcc") if not staged else "",
         tools=tools,
         fallback_folder=fallback_folder,
         cache=cache,
@@ -171,7 +176,7 @@ def _toolkit(request: RunRequest, env: Mapping[str, str], root: SystemRoot) -> t
 def _host_tools(env: Mapping[str, str], fallback_folder: str, command: tuple[str, ...]) -> HostTools:
     path = ":".join(filter(None, (env.get("PATH", os.defpath), fallback_folder)))
     fronts = {name: found for name in FRONTS if (found := _which_real(name, path))}
-    if is_front_by_path(command):
+    if is_front_by_path(command) and not is_stand_in(command[0]):
         # `run -- /opt/bin/ninja`: that one, and not the first on PATH.
         fronts[os.path.basename(command[0])] = os.path.abspath(command[0])
     return HostTools(compilers=tuple(host_compilers(env)), fronts=tuple(fronts.items()), clangs=tuple(clangs(env)))
@@ -183,9 +188,9 @@ def is_front_by_path(command: tuple[str, ...]) -> bool:
 
 
 def _which_real(name: str, path: str) -> str:
-    """The first on PATH that is no gate of ours (we may have been started from a supervised build's environment)."""
+    """The first on PATH that is no gate or stand-in of ours (we may have been started from a supervised build)."""
     for folder in path.split(":"):
         found = shutil.which(name, path=folder) if folder.startswith("/") else None
-        if found and not (Path(folder).parent / ".builddoctor-overlay").exists():
+        if found and not (Path(folder).parent / ".builddoctor-overlay").exists() and not is_stand_in(found):
             return found
     return ""

@@ -1,9 +1,9 @@
 """History in a build: looked up when a unit begins, written by a thread of its own while the build goes on.
 
-Covers: the unit's name and past handed to the estimator, what was learned handed to the writer, one word about a
-history that cannot be used. Nothing here waits for a disk in the event loop, but for one look-up a unit: a few
-tables' rows, by index.
-Does *not* cover: the file (``history``), what the past is worth (``policy.past``).
+Covers: the unit's name and past, a recipe's included, handed to the estimator; what was learned handed to the writer;
+one word about a history that cannot be used. Nothing here waits for a disk in the event loop, but for one look-up a
+unit: a few tables' rows, by index.
+Does *not* cover: the file (``history``), what the past is worth (``policy.past``), recipes (``recipes.recall``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from builddoctor.history.store import History, Opened
 from builddoctor.model.past import FinishedPhase, FinishedUnit, Seen, UnitKey
 from builddoctor.model.phase import Outcome, Phase, Unit
 from builddoctor.policy.estimator import LearningEstimator
+from builddoctor.supervise.recalling import Recalling
 from builddoctor.supervise.unit_keys import Projects, Toolchain, unit_key
 
 OPEN_WAIT_S = 2.0
@@ -44,16 +45,24 @@ OPEN_AGAIN_S = 10.0
 
 
 class Remembering:
-    """One build's dealings with the history. ``path``: the file; None for no history at all."""
+    """One build's dealings with the history. ``path``: the file; None for none at all. ``recalling``: a recipe."""
 
     def __init__(
-        self, estimator: LearningEstimator, path: Path | None, *, cwd: str, tools: Toolchain, gather_s: float = GATHER_S
+        self,
+        estimator: LearningEstimator,
+        path: Path | None,
+        *,
+        cwd: str,
+        tools: Toolchain,
+        gather_s: float = GATHER_S,
+        recalling: Recalling | None = None,
     ) -> None:
         self.named: Callable[[Unit, UnitKey, str], None] = lambda *_: None
         """told of every unit that has a name across builds, and of the folder its driver runs in"""
         self.problem = ""
         """why this build has no history, or began a new one; for a person"""
         self._estimator = estimator
+        self.recalling = recalling
         self._projects = Projects(cwd)
         self._tools = tools
         self._path = path
@@ -90,6 +99,8 @@ class Remembering:
         past = self._history.find(key) if self._history is not None and key is not None else None
         if key is not None:
             self._keys[unit.unit_id] = key
+            if self.recalling is not None:
+                past = self.recalling.unit_began(unit.unit_id, key, past)
             self.named(unit, key, cwd)
         self._estimator.know(unit.unit_id, key=key, past=past, archs=unit.archs)
 
@@ -99,13 +110,21 @@ class Remembering:
             seen = Seen(input_mib=phase.input_mib, peak_mib=peak_mib, wall_s=wall_s)
             found = FinishedPhase(kind=phase.kind, arch=phase.arch, tool=phase.tool, seen=seen)
             self._learned.setdefault(phase.unit_id, []).append(found)
+            if self.recalling is not None:
+                self.recalling.phase_ended(phase, peak_mib)
 
     def unit_ended(self, unit: Unit) -> None:
         """Hand the unit to the writer, and forget it."""
         key, learned = self._keys.pop(unit.unit_id, None), self._learned.pop(unit.unit_id, [])
         self._estimator.forget(unit.unit_id)
+        if self.recalling is not None:
+            self.recalling.unit_ended(unit.unit_id)
         if key is not None and learned and self._writer is not None:
             self._writer.take(FinishedUnit(key=key, phases=tuple(learned), ended_at=time.time()))
+
+    def beyond_recipe(self, trace: Path) -> list[str]:
+        """What to say where the build took more than its recipe says."""
+        return self.recalling.words(trace) if self.recalling is not None else []
 
     def close(self, tell: Callable[[str], None] = lambda _: None) -> None:
         """Write what is left, and say what went wrong since the start."""

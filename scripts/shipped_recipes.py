@@ -1,0 +1,230 @@
+"""What the recipes in ``recipes/`` are made of: the figures of each in ``recipes/data``, what was derived.
+
+Covers: the list, and the rules by which figures are derived. Every number of a recipe comes from a file of measured
+phases beside it; ``scripts/recipes --check`` makes all of them again.
+Does *not* cover: measuring (``scripts/recipes digest``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from builddoctor.model.phase import PhaseKind
+from builddoctor.model.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
+from builddoctor.recipes.measured import MeasuredPhase
+from builddoctor.recipes.rows import Rows, read_rows, recipe_of_rows
+
+DEVICE = (PhaseKind.CICC, PhaseKind.PTXAS)
+
+TE_ISSUE = "https://github.com/NVIDIA/TransformerEngine/issues/1996"
+FLASH_ISSUE = "https://github.com/Dao-AILab/flash-attention/issues/2493"
+
+RUNAWAY = Hazard(
+    kind="runaway",
+    tool="cudafe++",
+    host_arch="aarch64",
+    text="cudafe++ of a unit may grow without end (139 to 147 GiB each on GB200, with MAX_JOBS=1 too). Fewer jobs do "
+    "not help: another release of nvcc or gcc does. builddoctor ends it, names it and leaves the host alone.",
+    source=TE_ISSUE,
+)
+FORMULA = Hazard(
+    kind="host-memory",
+    text="flash-attention's own MAX_JOBS counts the memory of the host, also inside a container, and the nvcc threads "
+    "of one kernel as if they were one",
+    source=FLASH_ISSUE,
+)
+
+TE_MULTI = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
+"""What TransformerEngine 2.8 is built for with CUDA 13 where nothing is said (its CMakeLists.txt)."""
+
+FLASH_UNIT = re.compile(
+    r"csrc/flash_attn/src/flash_(?P<kind>fwd_split|fwd|bwd)_hdim(?P<dim>\d+)_(?P<type>fp16|bf16)(?P<causal>_causal)?_sm80\.cu"
+)
+FLASH_DIMS = (32, 64, 96, 128, 192, 256)
+
+Derive = Callable[[Recipe], Recipe]
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """One recipe of ``recipes/``."""
+
+    name: str
+    data: str
+    """file in ``recipes/data``, without its ``.csv``"""
+    title: str
+    hazards: tuple[Hazard, ...] = ()
+    archs: tuple[str, ...] = ()
+    """only these of what was measured"""
+    derive: Derive | None = None
+    how: str = ""
+    """what ``derive`` does, in a sentence"""
+
+
+def for_archs(recipe: Recipe, archs: Sequence[str]) -> Recipe:
+    """The same build for ``archs``: a phase for an architecture that was not measured is taken to need as much as the
+    same phase for the most demanding one that was."""
+    units = tuple(_unit_for(unit, archs, of=recipe.fingerprint.archs) for unit in recipe.units)
+    fingerprint = msgspec.structs.replace(recipe.fingerprint, archs=tuple(sorted(archs)))
+    return msgspec.structs.replace(recipe, units=units, fingerprint=fingerprint)
+
+
+def only_archs(recipe: Recipe, archs: Sequence[str]) -> Recipe:
+    """The phases for ``archs``, of a build for these and others; nothing is worked out."""
+    units = []
+    for unit in recipe.units:
+        phases = tuple(phase for phase in unit.phases if not phase.arch or phase.arch in archs)
+        units.append(msgspec.structs.replace(unit, phases=phases, archs=tuple(a for a in unit.archs if a in archs)))
+    fingerprint = msgspec.structs.replace(recipe.fingerprint, archs=tuple(archs))
+    return msgspec.structs.replace(recipe, units=tuple(units), fingerprint=fingerprint)
+
+
+def _unit_for(unit: RecipeUnit, archs: Sequence[str], *, of: Sequence[str]) -> RecipeUnit:
+    """``of``: what the recipe's build was for. A unit may be compiled for one more, whatever was asked for."""
+    if not unit.archs:
+        return unit
+    measured = sorted({phase.arch for phase in unit.phases if phase.arch})
+    archs = [*archs, *(arch for arch in measured if arch not in of and arch not in archs)]
+    blocks = {arch: [phase for phase in unit.phases if phase.arch == arch] for arch in measured}
+    worst = max(measured, key=lambda arch: sum(phase.peak_mib for phase in blocks[arch]), default="")
+    first = next((at for at, phase in enumerate(unit.phases) if phase.arch), len(unit.phases))
+    common = [phase for phase in unit.phases if not phase.arch]
+    before = sum(not phase.arch for phase in unit.phases[:first])
+    device: list[PhaseFigures] = []
+    for arch in archs:
+        block = blocks.get(arch) or [
+            msgspec.structs.replace(phase, arch=arch, provenance="derived") for phase in blocks.get(worst, [])
+        ]
+        device += block
+    return msgspec.structs.replace(
+        unit, archs=tuple(sorted(archs)), phases=(*common[:before], *device, *common[before:])
+    )
+
+
+def all_of_flash_attention(recipe: Recipe) -> Recipe:
+    """All 72 kernels: bf16 as fp16, causal as not causal, a head dimension that was not measured as the next larger."""
+    measured = {unit.place: unit for unit in recipe.units}
+    units: list[RecipeUnit] = []
+    for kind in ("fwd", "bwd", "fwd_split"):
+        for causal in ("", "_causal"):
+            for dim in FLASH_DIMS:
+                for number in ("fp16", "bf16"):
+                    place = f"csrc/flash_attn/src/flash_{kind}_hdim{dim}_{number}{causal}_sm80.cu"
+                    units.append(measured.pop(place, None) or _like(_twin(measured_of(recipe), kind, dim), place))
+    return msgspec.structs.replace(recipe, units=(*measured.values(), *units))
+
+
+def measured_of(recipe: Recipe) -> dict[tuple[str, int], RecipeUnit]:
+    """By kind and head dimension: the measured kernel with the largest peak."""
+    found: dict[tuple[str, int], RecipeUnit] = {}
+    for unit in recipe.units:
+        match = FLASH_UNIT.fullmatch(unit.place)
+        if match is None:
+            continue
+        key = (match["kind"], int(match["dim"]))
+        if key not in found or _peak(unit) > _peak(found[key]):
+            found[key] = unit
+    return found
+
+
+def _twin(measured: dict[tuple[str, int], RecipeUnit], kind: str, dim: int) -> RecipeUnit:
+    dims = sorted(at for of_kind, at in measured if of_kind == kind)
+    return measured[kind, next((at for at in dims if at >= dim), dims[-1])]
+
+
+def _like(unit: RecipeUnit, place: str) -> RecipeUnit:
+    name = place.rpartition("/")[2].removesuffix(".cu")
+    phases = tuple(msgspec.structs.replace(phase, provenance="derived") for phase in unit.phases)
+    target = re.sub(r"[^/]+\Z", f"{name}.o", unit.target)
+    return msgspec.structs.replace(
+        unit, place=place, output=f"{name}.o", target=target, phases=phases, source_digest=""
+    )
+
+
+def _peak(unit: RecipeUnit) -> float:
+    return max((phase.peak_mib for phase in unit.phases), default=0.0)
+
+
+def make(made: Made, data: Path) -> Recipe:
+    """The recipe, from its rows."""
+    path = data / f"{made.data}.csv"
+    rows = read_rows(path)
+    recipe = recipe_of_rows(
+        _measured(rows.phases),
+        project=RecipeProject(name=rows.remark("project"), version=rows.remark("version"), title=made.title),
+        fingerprint=Fingerprint(
+            archs=tuple(filter(None, rows.remark("archs").split(" "))),
+            nvcc=rows.remark("nvcc"),
+            host_compiler=rows.remark("host_compiler"),
+            host_arch=rows.remark("host_arch"),
+            page_kib=int(rows.remark("page_kib") or 4),
+        ),
+        origin=_origin(rows, path, made),
+        hazards=made.hazards,
+    )
+    if made.archs:
+        recipe = only_archs(recipe, made.archs)
+    return made.derive(recipe) if made.derive is not None else recipe
+
+
+def _measured(phases: Iterable[MeasuredPhase]) -> list[MeasuredPhase]:
+    return [phase for phase in phases if phase.peak_mib > 0]
+
+
+def _origin(rows: Rows, path: Path, made: Made) -> Origin:
+    return Origin(
+        provenance="derived" if made.how else _provenance(rows.remark("provenance")),
+        how="; ".join(filter(None, (rows.remark("how"), made.how))),
+        machine=rows.remark("machine"),
+        builddoctor=rows.remark("builddoctor"),
+        date=rows.remark("date"),
+        data=f"data/{path.name}",
+        data_digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+        traces=tuple(filter(None, rows.remark("traces").split(" "))),
+    )
+
+
+def _provenance(text: str) -> str:
+    assert text in ("measured", "emulated"), f"{text}: measured or emulated"
+    return text
+
+
+def _te(name: str, data: str, how: str = "", **more: object) -> Made:
+    return Made(name=name, data=data, title="TransformerEngine, its library", hazards=(RUNAWAY,), how=how, **more)
+
+
+TE_100 = "transformer_engine-2.8-sm_100-x86_64"
+FLASH = "flash_attn-2.8.3-sm_90-sm_100-x86_64"
+FLASH_HOW = (
+    "kernels that were not measured: bf16 as fp16, causal as not causal, a head dimension as the next larger; "
+    "their phases are marked"
+)
+
+SHIPPED = (
+    _te(TE_100, TE_100),
+    _te("transformer_engine-2.8-sm_100-aarch64", "transformer_engine-2.8-sm_100-aarch64-emulated"),
+    _te("transformer_engine-2.8-sm_90-x86_64", "transformer_engine-2.8-sm_90-x86_64"),
+    _te(
+        "transformer_engine-2.8-all-x86_64",
+        TE_100,
+        "for architectures that were not measured as for sm_100; their phases are marked",
+        derive=lambda recipe: for_archs(recipe, TE_MULTI),
+    ),
+    *(
+        Made(
+            name=f"flash_attn-2.8.3-{arch}-x86_64",
+            data=FLASH,
+            title="FlashAttention-2",
+            hazards=(FORMULA,),
+            archs=(arch,),
+            derive=all_of_flash_attention,
+            how=FLASH_HOW,
+        )
+        for arch in ("sm_90", "sm_100")
+    ),
+    Made(name="attention_kernels-x86_64", data="attention_kernels-x86_64", title="The example of builddoctor"),
+)

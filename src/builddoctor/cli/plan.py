@@ -1,0 +1,95 @@
+"""``builddoctor plan PROJECT|RECIPE``: what a build would take, here or on a machine that is not there yet."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builddoctor.cli import options
+from builddoctor.cli.archs import archs_of
+from builddoctor.cli.output import json_text, page_width, print_data, print_notes, print_page
+from builddoctor.cli.view import write_file
+from builddoctor.doctor.subject import current_folder
+from builddoctor.errors import UsageError
+from builddoctor.model.plan import Plan
+from builddoctor.plans.choosing import choose_for_plan, choose_host
+from builddoctor.plans.planner import make_plan
+from builddoctor.render.plan import plan_page
+from builddoctor.render.signs import UNICODE, signs_for
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.units import escaped, parse_size_mib
+
+FILE_WIDTH = 100
+
+Machine = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        metavar="MACHINE|FILE",
+        show_default=False,
+        help="A machine of `machine list`, e.g. gb200-node, or a file of `machine probe -o`.  [default: this one]",
+    ),
+]
+PlanCores = Annotated[
+    int, typer.Option("--cores", metavar="N", show_default=False, help="Cores of a container.  [default: all]")
+]
+PlanMemory = Annotated[
+    str, typer.Option("--memory", metavar="SIZE", show_default=False, help="Its memory limit, e.g. 24GiB.")
+]
+
+
+def plan(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROJECT|RECIPE", help="A project by name or folder, or a recipe by name, file or address."
+        ),
+    ],
+    arch: options.Archs = "",
+    on: Machine = "",
+    cores: PlanCores = 0,
+    memory: PlanMemory = "",
+    version: Annotated[
+        str, typer.Option("--version", metavar="V", show_default=False, help="The project's version.")
+    ] = "",
+    by_arch: Annotated[bool, typer.Option("--by-arch", help="Stages for each set of architectures.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", show_default=False, help="Write it to this file.")
+    ] = "",
+) -> None:
+    """What a build would take: time, peak memory, stages, and what more memory or cores would buy. Starts nothing."""
+    if not what.strip():
+        raise UsageError("the name of the project is empty", hint="builddoctor plan .")
+    if cores < 0:
+        raise UsageError(f"--cores {cores}: at least 1", hint="--cores 8")
+    env = os.environ
+    memory_mib = parse_size_mib(memory) if memory else 0.0
+    archs = tuple(dict.fromkeys(each.sm for each in archs_of(arch, env)))
+    host = choose_host(SystemRoot(), env, on=on, cores=cores, memory_mib=memory_mib)
+    chosen = choose_for_plan(what, host, archs=archs, version=version, env=env, here=current_folder() or Path("/"))
+    made = make_plan(
+        chosen.recipe,
+        name=chosen.name,
+        host=host,
+        archs=archs,
+        by_arch=by_arch,
+        differs=chosen.distance.words,
+        distance=chosen.distance.value,
+    )
+    _show(made, chosen.distance.trust, json=json, output=output)
+
+
+def _show(made: Plan, trust: str, *, json: bool, output: str) -> None:
+    if output:
+        page = plan_page(made, width=FILE_WIDTH, signs=UNICODE, trust=trust)
+        text = json_text(made, pretty=True) if json else "\n".join(line.plain.rstrip() for line in page)
+        write_file(Path(output), (text + "\n").encode("utf-8", "backslashreplace"))
+        print_notes([f"builddoctor: wrote {escaped(output)}"])
+    elif json:
+        print_data(json_text(made))
+    else:
+        print_page(plan_page(made, width=page_width(), signs=signs_for(os.environ), trust=trust))

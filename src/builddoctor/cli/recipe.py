@@ -1,0 +1,254 @@
+"""``builddoctor recipe list|show|from-trace|check|diff|merge``: recipes, where they are, and new ones from builds."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from builddoctor.cli.output import json_text, page_width, print_data, print_notes
+from builddoctor.cli.recipe_files import merge_into, put, rows_of, updated_file
+from builddoctor.cli.trace import find_trace
+from builddoctor.errors import RecipeError
+from builddoctor.model.recipe import Recipe
+from builddoctor.recipes.comparing import differences, fingerprint_words
+from builddoctor.recipes.from_trace import recipe_from_traces
+from builddoctor.recipes.merging import merge as merged
+from builddoctor.recipes.shelf import Shelved, find_recipe, listed, shelved
+from builddoctor.recipes.writing import dump
+from builddoctor.render.recipe_pages import Totals, difference_page, list_rows, recipe_page, size_words, totals
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Recipes: what a build takes, measured once, for other machines and containers.",
+    rich_markup_mode=None,
+)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+OutputOption = Annotated[
+    str, typer.Option("-o", "--output", metavar="FILE", help="Write it there. One that is there is brought up to date.")
+]
+RECIPE_HELP = "A name as `recipe list` shows it, a file, https://….toml, or oci:FOLDER//NAME.toml."
+RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPE_HELP)]
+
+
+class ShownRecipe(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``recipe show --json`` prints."""
+
+    name: str
+    origin: str
+    path: str
+    totals: Totals
+    recipe: Recipe
+
+
+class CheckedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of ``recipe check --json``."""
+
+    file: str
+    ok: bool
+    units: int = 0
+    phases: int = 0
+    problem: str = ""
+    hint: str = ""
+
+
+class MadeRecipe(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``recipe from-trace --json`` and ``recipe merge --json`` print."""
+
+    file: str
+    """where it was written; empty for nowhere"""
+    complete: bool
+    notes: tuple[str, ...]
+    """what is not in it, what differs, what was replaced"""
+    totals: Totals
+    recipe: Recipe
+
+
+@app.command("list")
+def list_recipes(
+    folder: Annotated[
+        str, typer.Argument(metavar="[FOLDER]", help="Only those in this folder, file, https://….toml or oci:FOLDER.")
+    ] = "",
+    json: JsonOption = False,
+) -> None:
+    """The recipes there are: of BUILDDOCTOR_RECIPES, your own, and those that come with builddoctor."""
+    rows = rows_of(listed(folder, os.environ, Path.cwd()) if folder else shelved(os.environ))
+    print_data(json_text(rows) if json else "\n".join(list_rows(rows, width=page_width())))
+
+
+@app.command("show")
+def show(recipe: RecipeArgument, json: JsonOption = False) -> None:
+    """One page of a recipe: of what, from where, what can go wrong, the heaviest units."""
+    found = _found(recipe)
+    if json:
+        print_data(
+            json_text(
+                ShownRecipe(
+                    name=found.name,
+                    origin=found.origin,
+                    path=str(found.path or ""),
+                    totals=totals(_recipe(found)),
+                    recipe=_recipe(found),
+                ),
+                pretty=True,
+            )
+        )
+    else:
+        print_data("\n".join(recipe_page(_recipe(found), name=found.name, origin=found.origin, width=page_width())))
+
+
+@app.command("from-trace")
+def from_trace(
+    traces: Annotated[
+        list[str],
+        typer.Argument(metavar="TRACE…", help="Trace files, their ids as `trace list` shows them, or `last`."),
+    ],
+    output: OutputOption = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="PROJECT", help="What the project is called.  [default: as the traces say]")
+    ] = "",
+    json: JsonOption = False,
+) -> None:
+    """A recipe of a build that ran under builddoctor. Several traces of one project become one recipe.
+
+    A build that was gone on with later is whole with the traces of both.
+    """
+    paths = [find_trace(trace) for trace in traces]
+    target = Path(output) if output else None
+    old = find_recipe(str(target.absolute()), os.environ, Path.cwd()).recipe if target and target.is_file() else None
+    notes: list[str] = []
+    if old is not None:
+        paths, known = updated_file(paths, old)
+        notes += known
+        if not paths:
+            _say_all(notes)
+            _told(old, MadeRecipe(file=output, complete=True, notes=tuple(notes), totals=totals(old), recipe=old), json)
+            return
+    made = recipe_from_traces(paths, name=name)
+    recipe = made.recipe
+    notes += [f"left out: {words}" for words in made.left_out]
+    notes += [f"differs: {words}; the first's is kept" for words in made.differs]
+    if old is not None:
+        recipe, words = merge_into(old, recipe)
+        notes += words
+    if not made.complete:
+        notes.append("the recipe is partial: give the trace of the build that went on from there too")
+    if target is not None:
+        put(target, recipe, there=old is not None)
+    _say_all(notes)
+    if target is not None:
+        _say(f"wrote {output}: {_in_words(recipe)}; next: {_next(output)}")
+    elif not json:
+        _say(f"{_in_words(recipe)}; next: keep it with -o {recipe.project.name}.toml")
+    what = MadeRecipe(file=output, complete=made.complete, notes=tuple(notes), totals=totals(recipe), recipe=recipe)
+    if json:
+        print_data(json_text(what))
+    elif target is None:
+        print_data(dump(recipe).rstrip("\n"))
+
+
+@app.command("check")
+def check(
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help=RECIPE_HELP)],
+    json: JsonOption = False,
+) -> int:
+    """Say whether recipes are what they should be; the exit code is 89 when one is not."""
+    checked = [_checked(file) for file in files]
+    if json:
+        print_data(json_text(checked))
+    for each in checked:
+        if each.ok and not json:
+            before = f"{each.file}: " if len(checked) > 1 else ""
+            print_data(f"{before}ok: {size_words(each.units, each.phases)}")
+        if not each.ok:
+            print_notes([f"builddoctor: {each.problem}", *([f"hint: {each.hint}"] if each.hint else [])])
+    return 0 if all(each.ok for each in checked) else RecipeError.exit_code
+
+
+@app.command("diff")
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A", help=RECIPE_HELP)],
+    after: Annotated[str, typer.Argument(metavar="B", help="Likewise.")],
+    json: JsonOption = False,
+) -> None:
+    """Two recipes: units that are new, gone, larger or smaller by more than runs differ, tools and hazards."""
+    told = differences(_recipe(_found(before)), _recipe(_found(after)))
+    print_data(json_text(told) if json else "\n".join(difference_page(told, width=page_width())))
+
+
+@app.command("merge")
+def merge(
+    recipes: Annotated[list[str], typer.Argument(metavar="RECIPE…", help=RECIPE_HELP)],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="Write it there; comments in a file there are kept.")
+    ] = "",
+    json: JsonOption = False,
+) -> None:
+    """Recipes of one project as one: figures weighted by how often each was measured."""
+    found = [_found(each) for each in recipes]
+    recipe = merged([_recipe(each) for each in found])
+    notes = []
+    for other in found[1:]:
+        words = fingerprint_words(_recipe(found[0]).fingerprint, _recipe(other).fingerprint)
+        notes += [f"{other.name} differs: {each}; the first's is kept" for each in words]
+        if twice := set(_recipe(other).origin.traces) & set(_recipe(found[0]).origin.traces):
+            notes.append(f"{other.name} has builds that {found[0].name} has: {', '.join(sorted(twice))} count twice")
+    target = Path(output) if output else None
+    if target is not None:
+        put(target, recipe, there=target.is_file())
+        notes.append(f"wrote {output}: {_in_words(recipe)}; next: {_next(output)}")
+    _say_all(notes)
+    if json:
+        print_data(
+            json_text(MadeRecipe(file=output, complete=True, notes=tuple(notes), totals=totals(recipe), recipe=recipe))
+        )
+    elif target is None:
+        print_data(dump(recipe).rstrip("\n"))
+
+
+def _checked(file: str) -> CheckedFile:
+    try:
+        found = totals(_recipe(_found(file)))
+    except RecipeError as error:
+        return CheckedFile(file=file, ok=False, problem=str(error), hint=error.hint)
+    return CheckedFile(file=file, ok=True, units=found.units, phases=found.phases)
+
+
+def _found(wanted: str) -> Shelved:
+    return find_recipe(wanted, os.environ, Path.cwd())
+
+
+def _recipe(found: Shelved) -> Recipe:
+    if found.recipe is None:
+        raise RecipeError(found.problem)
+    return found.recipe
+
+
+def _told(recipe: Recipe, what: MadeRecipe, json: bool) -> None:
+    if json:
+        print_data(json_text(what))
+    else:
+        _say(f"nothing new: {_in_words(recipe)} as before")
+
+
+def _in_words(recipe: Recipe) -> str:
+    found = totals(recipe)
+    return size_words(found.units, found.phases)
+
+
+def _next(file: str) -> str:
+    return f"builddoctor recipe show {shlex.quote(file)}; builddoctor plan {shlex.quote(file)}"
+
+
+def _say(text: str) -> None:
+    print_notes([f"builddoctor: {text}"])
+
+
+def _say_all(notes: list[str]) -> None:
+    for note in notes:
+        _say(note)

@@ -1,0 +1,187 @@
+"""``builddoctor recipe render``: a recipe and a machine, written as something that builds there without builddoctor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import builddoctor
+from builddoctor.cli import options
+from builddoctor.cli.archs import archs_of
+from builddoctor.cli.output import print_data, print_notes
+from builddoctor.errors import FolderNotWritableError, NoBuildSystemError, UsageError
+from builddoctor.intercept.knobs import JOB_KNOBS, THREAD_KNOBS
+from builddoctor.model.known_project import KnownProject
+from builddoctor.model.plan import Plan
+from builddoctor.model.recipe import Recipe
+from builddoctor.plans.choosing import ForPlan, choose_for_plan, choose_host
+from builddoctor.plans.planner import make_plan
+from builddoctor.projects.archs import parse_archs
+from builddoctor.projects.known import find_known, recognise
+from builddoctor.projects.portable import portable_build
+from builddoctor.recipes.allowed import allowed
+from builddoctor.recipes.shelf import SHIPPED
+from builddoctor.render.recipes import conda, dockerfile, env, github_actions, sh, slurm
+from builddoctor.render.recipes.how import RenderWith, Variable
+from builddoctor.sensors.root import SystemRoot
+from builddoctor.units import parse_size_mib, printable, shell_word
+
+TARGETS: dict[str, Callable[[Recipe, Plan, RenderWith], str]] = {
+    "sh": sh.render,
+    "dockerfile": dockerfile.render,
+    "env": env.render,
+    "slurm": slurm.render,
+    "github-actions": github_actions.render,
+    "conda": conda.render,
+}
+_SCRIPTS = ("sh", "slurm", "conda")
+
+
+def render(
+    recipe: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A recipe, or a project that there is one of.")],
+    to: Annotated[str, typer.Option("--to", metavar="KIND", help=" | ".join(TARGETS))] = "sh",
+    on: Annotated[
+        str,
+        typer.Option("--on", metavar="MACHINE", help="A machine of `machine list`, or a file; without it, this one."),
+    ] = "",
+    cores: options.Cores = 0,
+    memory: Annotated[
+        str, typer.Option("--memory", metavar="SIZE", help="The memory that the build gets, e.g. a container's limit.")
+    ] = "",
+    arch: options.Archs = "",
+    by_arch: Annotated[bool, typer.Option("--by-arch", help="Stages for each architecture.")] = False,
+    with_builddoctor: Annotated[
+        bool, typer.Option("--with-builddoctor", help="Build under builddoctor there, instead of in stages.")
+    ] = False,
+    source: Annotated[
+        str, typer.Option("--source", metavar="FOLDER|URL", help="The sources: a folder, or a git repository to clone.")
+    ] = "",
+    tag: Annotated[str, typer.Option("--tag", metavar="TAG", help="What to check out of that repository.")] = "",
+    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Container image with nvcc.")] = "",
+    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Write it to this file.")] = "",
+) -> None:
+    """Write a build as a script, a Dockerfile and so on: in stages that fit into a machine's memory.
+
+    It needs no builddoctor there. Every number says where it comes from.
+    """
+    if to not in TARGETS:
+        raise UsageError(f"nothing is rendered to {to!r}", hint=f"--to {' | '.join(TARGETS)}")
+    wanted = tuple(each.sm for each in archs_of(arch, os.environ))
+    host = choose_host(
+        SystemRoot(), os.environ, on=on, cores=cores, memory_mib=parse_size_mib(memory) if memory else 0.0
+    )
+    chosen = choose_for_plan(recipe, host, archs=wanted, version="", env=os.environ, here=Path.cwd())
+    plan = make_plan(
+        chosen.recipe,
+        name=chosen.name,
+        host=host,
+        archs=wanted,
+        by_arch=by_arch,
+        differs=chosen.distance.words,
+        distance=chosen.distance.value,
+    )
+    how = _how(chosen, plan, source=source, tag=tag, image=image, with_builddoctor=with_builddoctor)
+    text = TARGETS[to](chosen.recipe, plan, how)
+    if not output or output == "-":
+        print_data(text.removesuffix("\n"))
+        return
+    _write(Path(output), text, executable=to in _SCRIPTS)
+    print_notes([f"written {printable(output)}{_next(to, output)}"])
+
+
+def _how(chosen: ForPlan, plan: Plan, *, source: str, tag: str, image: str, with_builddoctor: bool) -> RenderWith:
+    """The project's part of it."""
+    from_git = "://" in source or source.startswith("git@")
+    if tag and not from_git:
+        raise UsageError(f"--tag {tag}: there is no repository to take it from", hint="--source https://…")
+    folder = _folder(source, chosen.recipe) if not from_git else None
+    known = (recognise(folder) if folder is not None else None) or find_known(plan.project)
+    archs = parse_archs(",".join(plan.archs))
+    build = portable_build(known, folder, archs)
+    if build.kind == "make" and not with_builddoctor:
+        raise NoBuildSystemError(
+            f"{source or '.'} is built by make, and stages are runs of Ninja", hint="--with-builddoctor builds it gated"
+        )
+    is_file = "/" in chosen.name or chosen.name.endswith(".toml")
+    if with_builddoctor and not is_file and chosen.origin != SHIPPED:
+        is_file = True
+        print_notes(
+            [f"builddoctor: {chosen.name} is not one of builddoctor's own recipes: it has to lie beside the file"]
+        )
+    return RenderWith(
+        source=source or ".",
+        tag=tag or (known.tag.format(version=plan.version) if from_git and known and plan.version else ""),
+        subfolder=build.subfolder,
+        command=build.command,
+        variables=_variables(chosen.recipe, known, build.archs, build.settings),
+        jobs=_jobs(known),
+        threads=_threads(known),
+        packages=build.packages,
+        image=image,
+        with_builddoctor=with_builddoctor,
+        builddoctor=builddoctor.__version__,
+        recipe=chosen.name if not is_file or chosen.name.endswith(".toml") else f"{chosen.name}.toml",
+        recipe_is_file=is_file,
+    )
+
+
+def _folder(source: str, recipe: Recipe) -> Path | None:
+    """Sources that are here and are the recipe's; without any it is built as its project usually is."""
+    if source:
+        path = Path(os.path.expanduser(source))
+        if not path.is_dir():
+            raise UsageError(f"no folder {source}", hint="the sources' folder, or the address of a git repository")
+        return path
+    known = find_known(recipe.project.name)
+    return Path.cwd() if known is not None and recognise(Path.cwd()) == known else None
+
+
+def _variables(
+    recipe: Recipe,
+    known: KnownProject | None,
+    archs: tuple[tuple[str, str], ...],
+    settings: tuple[tuple[str, str], ...],
+) -> tuple[Variable, ...]:
+    """Architectures as planned; the project's settings; the recipe's own, where they say nothing of these."""
+    found = {name: Variable(name=name, value=value, forced=True) for name, value in archs}
+    for name, value in settings:
+        found.setdefault(name, Variable(name=name, value=value))
+    taken = {*found, *JOB_KNOBS, *THREAD_KNOBS, *_jobs(known), *_threads(known)}
+    for each in recipe.environment:
+        if each.name not in taken and allowed(each.name):
+            found[each.name] = Variable(name=each.name, value=each.value, why=each.why)
+    return tuple(found.values())
+
+
+def _jobs(known: KnownProject | None) -> tuple[str, ...]:
+    own = [knob.variable for knob in known.jobs] if known is not None else []
+    return tuple(dict.fromkeys((*own, "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")))
+
+
+def _threads(known: KnownProject | None) -> tuple[str, ...]:
+    return (known.threads.variable,) if known is not None and known.threads is not None else ("NVCC_THREADS",)
+
+
+def _next(to: str, output: str) -> str:
+    shown = shell_word(output)
+    return {
+        "sh": f"; `sh {shown} FOLDER` builds the sources in FOLDER",
+        "dockerfile": f"; `docker build -f {shown} --target wheels --output dist FOLDER`",
+        "env": f"; `docker run --env-file {shown}`",
+        "slurm": f"; `sbatch {shown} FOLDER`",
+    }.get(to, "")
+
+
+def _write(path: Path, text: str, *, executable: bool) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+        if executable and path.is_file():
+            path.chmod(path.stat().st_mode | 0o111)
+    except OSError as error:
+        raise FolderNotWritableError(
+            f"cannot write {path}: {error.strerror}", hint="name a file in a folder that you may write to"
+        ) from error

@@ -1,0 +1,158 @@
+"""What a build under gates would take: the production policy on a virtual clock.
+
+Covers: time, peak and order of a recipe's units on one machine. Peaks depend on which phases happen to run side by
+side: so the build is simulated a few times with slightly other times, and the middle peak is taken. A build of very
+many units is simulated in part.
+Does *not* cover: the search for a better order than longest first: it would take seconds, and shortens a build by some
+percent where memory is tight. Other users of the machine; configure steps.
+"""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from builddoctor.model.plan import Range
+from builddoctor.plans.hosts import PlanHost
+from builddoctor.plans.production import HELD_SHARE
+from builddoctor.policy.budget import slots, window
+from builddoctor.policy.past import median
+from builddoctor.simulate.exact import ExactEstimator
+from builddoctor.simulate.of_recipe import capped
+from builddoctor.simulate.result import Host, Result, Rules
+from builddoctor.simulate.shipped import as_shipped
+from builddoctor.simulate.what_if import BETWEEN_PHASES_S, steady
+from builddoctor.simulate.workload import Workload, lower_bound_s
+
+VARIANTS = ((150, 5), (3_000, 3))
+"""(phases, simulations) of a build; of a larger one a single simulation."""
+
+VARIED_SHARE = 0.05
+"""by which times differ from one to the next"""
+
+MOST_PHASES = 5_000
+UNITS_PER_CORE = 4
+MOST_AT_ALL = 20_000
+"""Phases of a simulation; more where a part of the build would not fill the cores."""
+
+MOST_LOOKS = 30_000
+"""at memory, in a simulation: as ``simulate.what_if``"""
+
+
+FEW_LOOKS = 400
+"""Where time alone is asked for."""
+
+
+class Gated(msgspec.Struct, frozen=True, kw_only=True):
+    """One build under gates."""
+
+    makespan_s: float
+    times_s: Range
+    """of the simulations"""
+    peak_mib: float
+    peaks_mib: Range
+    order: tuple[int, ...] = ()
+    """units by their place in the workload, as they begin; empty where only a part was simulated"""
+    completed: bool
+
+
+def gated(work: Workload, host: PlanHost, *, margin: float) -> Gated:
+    """``margin``: how far above a phase's peak its reservation lies. Phases must fit alone in what is free."""
+    if not work.phases:
+        nothing = Range(low=0.0, high=0.0)
+        return Gated(makespan_s=0.0, times_s=nothing, peak_mib=0.0, peaks_mib=nothing, completed=True)
+    enough = UNITS_PER_CORE * host.cores * work.phases // len(work.units)
+    part, times = capped(_numbered(work), most_phases=min(MOST_AT_ALL, max(MOST_PHASES, enough)))
+    part = _steady(part, host)
+    count = next((number for phases, number in VARIANTS if part.phases <= phases), 1)
+    results = [_simulated(_varied(part, seed), host, margin) for seed in range(count)]
+    spans = [_whole_s(result, times) for result in results]
+    peaks = [result.peak_mib for result in results]
+    makespan_s = max(median(spans), _bound_s(work, host) if times > 1 else 0.0)
+    return Gated(
+        makespan_s=makespan_s,
+        times_s=Range(low=min(spans), high=max(spans)),
+        peak_mib=median(peaks),
+        peaks_mib=Range(low=min(peaks), high=max(peaks)),
+        order=_order(results[0]) if times == 1 else (),
+        completed=all(result.completed for result in results),
+    )
+
+
+def quickly(work: Workload, host: PlanHost, *, margin: float) -> float | None:
+    """Time alone, of one simulation; None where it would not complete. For builds that are not large."""
+    if not work.phases:
+        return 0.0
+    result = _simulated(_steady(work, host), host, margin, looks=FEW_LOOKS)
+    return result.makespan_s if result.completed else None
+
+
+def free_mib(host: PlanHost) -> float:
+    """What is free before the build: where the kernel begins to kill."""
+    return max(host.budget_mib, host.free_share * host.memory_mib)
+
+
+def _bound_s(work: Workload, host: PlanHost) -> float:
+    return lower_bound_s(work, cores=host.cores, limit_mib=max(host.budget_mib, 1.0), held_share=HELD_SHARE)
+
+
+def _simulated(work: Workload, host: PlanHost, margin: float, *, looks: int = MOST_LOOKS) -> Result:
+    machine = Host(cores=host.cores, limit_mib=free_mib(host), own_budget_mib=host.budget_mib)
+    sample_s = max(Rules().sample_s or 0.0, work.work_s / MOST_LOOKS, _bound_s(work, host) / looks)
+    rules = Rules(
+        growth="ramp",
+        jobs=window(host.cores, host.budget_mib),
+        held=True,
+        gap_s=BETWEEN_PHASES_S,
+        sample_s=sample_s,
+        quiet_s=max(Rules().quiet_s, sample_s),
+    )
+    return as_shipped(work, machine, estimator=ExactEstimator(work, margin=margin), rules=rules, searches=False)
+
+
+def _numbered(work: Workload) -> Workload:
+    """Units named by their place in the workload: two may have one name."""
+    units = (msgspec.structs.replace(unit, name=str(at)) for at, unit in enumerate(work.units))
+    return msgspec.structs.replace(work, units=tuple(units))
+
+
+def _steady(work: Workload, host: PlanHost) -> Workload:
+    return steady(work, running=slots(host.cores), last_s=min(work.work_s, _bound_s(work, host)))
+
+
+def _varied(work: Workload, seed: int) -> Workload:
+    """The same build with slightly other times; as it is for seed 0."""
+    if not seed:
+        return work
+    chance = random.Random(seed)  # noqa: S311 - a seed for repeatable figures, no secret
+    units = []
+    for unit in work.units:
+        phases = (
+            msgspec.structs.replace(phase, wall_s=phase.wall_s * chance.uniform(1.0 - VARIED_SHARE, 1.0 + VARIED_SHARE))
+            for phase in unit.phases
+        )
+        units.append(msgspec.structs.replace(unit, phases=tuple(phases)))
+    return msgspec.structs.replace(work, units=tuple(units))
+
+
+def _starts(result: Result) -> dict[str, float]:
+    """By unit: when its first phase started."""
+    starts: dict[str, float] = {}
+    for run in result.phases:
+        started_s = run.asked_s + run.waited_s
+        starts[run.unit] = min(started_s, starts.get(run.unit, started_s))
+    return starts
+
+
+def _order(result: Result) -> tuple[int, ...]:
+    starts = _starts(result)
+    return tuple(int(unit) for unit in sorted(starts, key=lambda each: (starts[each], int(each))))
+
+
+def _whole_s(result: Result, times: float) -> float:
+    """Time of the whole build, of which a part was simulated: as long as units begin, so many times; its end once."""
+    if times == 1:
+        return result.makespan_s
+    last_start_s = max(_starts(result).values(), default=0.0)
+    return times * last_start_s + result.makespan_s - last_start_s

@@ -1,0 +1,244 @@
+"""A recipe and a machine made into a plan.
+
+Covers: the window and threads that a build would get there, its time, peak and order under gates, stages and the best
+fixed number of jobs without them, what other memory and cores would do, units that do not fit, hazards and notes.
+Does *not* cover: finding the recipe (``recipes``), or showing the plan (``render.plan``).
+
+**Ranges.** Around the predicted time and peak lies what predictions were off where they could be measured
+(``TIME_SHARE``, ``PEAK_SHARE``), and what several simulations with slightly other times gave. They grow with the spread
+of the recipe's runs, with figures that are not measured on the real tools, with each difference between the recipe and
+what is planned, and for a machine that nobody has measured: its cores may be faster or slower than the recipe's. The
+upper end of the peak is never above the budget that builddoctor admits within, unless the simulation is.
+
+**Larger pages.** No compiler was measured on a kernel with 64 KiB pages. What ``recipes.matching`` allows for them is
+added to every phase, and said to be an allowance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from builddoctor.model.plan import Alternative, Plan, Range, Stage
+from builddoctor.model.recipe import Hazard, PhaseFigures, Recipe, RecipeUnit
+from builddoctor.plans.archs import for_archs
+from builddoctor.plans.gated import Gated, free_mib, gated, quickly
+from builddoctor.plans.hosts import PlanHost, scaled
+from builddoctor.plans.plain import Plain
+from builddoctor.plans.production import Production
+from builddoctor.policy.budget import window
+from builddoctor.recipes.matching import page_allowance_mib
+from builddoctor.simulate.workload import Workload
+from builddoctor.units import format_mib
+
+TIME_SHARE = 0.15
+PEAK_SHARE = 0.10
+"""What predictions are allowed to be off (docs/results/plan.md)."""
+
+NOT_MEASURED = {"measured": (0.0, 0.0), "derived": (0.15, 0.3), "emulated": (0.12, 0.5)}
+"""(of the peak, of the time). Emulated: large phases under aarch64's tools lie between 3 % below and 12 % above those
+of x86-64 (DESIGN 2); the time under an emulator says little."""
+
+OTHER_MACHINE = 0.15
+EACH_DIFFERENCE = 0.05
+LEAST_MARGIN = 0.01
+MOST_SHARE = 0.75
+
+MEMORY_SHARES = (0.5, 0.75, 1.0, 1.5, 2.0)
+CORE_SHARES = (0.5, 1.0, 2.0)
+MOST_SIMULATED = 800
+"""Phases of a build whose alternatives are simulated, each of them; of a larger one they are worked out."""
+
+MOST_WORK_S = 1e8
+
+
+def make_plan(
+    recipe: Recipe,
+    *,
+    name: str,
+    host: PlanHost,
+    archs: Sequence[str] = (),
+    by_arch: bool = False,
+    differs: Sequence[str] = (),
+    distance: float = 0.0,
+) -> Plan:
+    """``name``: the recipe's, or its file's. ``archs``: those wanted, where they are not the recipe's own. ``differs``:
+    how else the recipe is not for this, in words, and ``distance`` how far (as ``policy.past``); both widen ranges."""
+    recipe, arch_words, notes = for_archs(recipe, archs)
+    # Whoever compared the recipe with what is wanted has said so already.
+    differs = (
+        *differs,
+        *(words for words in arch_words if not any("arch" in each or "sm_" in each for each in differs)),
+    )
+    allowance_mib = round(page_allowance_mib(recipe.fingerprint.page_kib, host.page_kib), 1)
+    free = free_mib(host)
+    production = Production(recipe, allowance_mib=allowance_mib)
+    work = production.work(host)
+    too_big = [unit for unit in recipe.units if _peak_mib(unit, allowance_mib) > free]
+    fitting = msgspec.structs.replace(work, units=tuple(unit for unit in work.units if unit.peak_mib <= free))
+    peak_off, time_off = _off(recipe, host, len(differs), distance)
+    margin = max(LEAST_MARGIN, peak_off - PEAK_SHARE)
+    found = gated(fitting, host, margin=margin)
+    plain = Plain(recipe, allowance_mib=allowance_mib)
+    stages = plain.staged(host, free_mib=free, by_arch=by_arch)
+    return Plan(
+        recipe=name,
+        project=recipe.project.name,
+        version=recipe.project.version,
+        archs=tuple(archs) or recipe.fingerprint.archs,
+        provenance=recipe.origin.provenance,
+        runs=recipe.origin.runs,
+        differs=tuple(differs),
+        machine=host.name,
+        host_arch=host.host_arch,
+        cores=host.cores,
+        memory_mib=round(host.memory_mib, 1),
+        reserve_mib=round(host.reserve_mib, 1),
+        budget_mib=round(host.budget_mib, 1),
+        page_kib=host.page_kib,
+        page_allowance_mib=allowance_mib,
+        window=window(host.cores, host.budget_mib),
+        threads=production.threads(host),
+        order=_order(work, fitting, found),
+        stages=tuple(_rounded(stage) for stage in stages.stages),
+        peak_mib=round(found.peak_mib, 1),
+        peak_range_mib=_peak_range(found, host, peak_off),
+        makespan_s=round(found.makespan_s, 1),
+        makespan_range_s=Range(
+            low=round(found.times_s.low * (1 - min(MOST_SHARE, time_off)), 1),
+            high=round(max(found.makespan_s, found.times_s.high) * (1 + time_off), 1),
+        ),
+        staged_s=None if too_big else round(stages.makespan_s, 1),
+        static=plain.best_static(host, free_mib=free),
+        alternatives=_alternatives(production, plain, host, found, margin),
+        too_big=tuple(f"{unit.place}: {format_mib(_peak_mib(unit, allowance_mib))}" for unit in too_big),
+        hazards=hazards_on(recipe, host.host_arch),
+        notes=(*notes, *_notes(recipe, host, allowance_mib, free), *host.notes),
+    )
+
+
+def hazards_on(recipe: Recipe, host_arch: str) -> tuple[Hazard, ...]:
+    """Those that are known for every machine, or for this kind of processor; all where that is not known."""
+    return tuple(each for each in recipe.hazards if not each.host_arch or not host_arch or each.host_arch == host_arch)
+
+
+def _peak_mib(unit: RecipeUnit, allowance_mib: float) -> float:
+    return max((phase.peak_mib for phase in unit.phases), default=-allowance_mib) + allowance_mib
+
+
+def _off(recipe: Recipe, host: PlanHost, differences: int, distance: float) -> tuple[float, float]:
+    """How far peak and time may be off, as shares: see above."""
+    peak, time = NOT_MEASURED[recipe.origin.provenance]
+    # A distance has what is not measured in it already.
+    apart = max(EACH_DIFFERENCE * differences, distance - peak)
+    other = 0.0 if host.measured else OTHER_MACHINE
+    peaks = [(phase.cpu_s, phase.high_mib / phase.peak_mib - 1) for phase in _phases(recipe) if phase.peak_mib > 0]
+    times = [(phase.cpu_s, phase.high_s / phase.cpu_s - 1) for phase in _phases(recipe) if phase.cpu_s > 0]
+    return PEAK_SHARE + peak + apart + _spread(peaks), TIME_SHARE + time + apart + other + _spread(times)
+
+
+def _phases(recipe: Recipe) -> Iterator[PhaseFigures]:
+    return (phase for unit in recipe.units for phase in unit.phases)
+
+
+def _spread(pairs: Sequence[tuple[float, float]]) -> float:
+    """The mean share above the median, a phase counting by its time; at most 1."""
+    whole_s = sum(time_s for time_s, _ in pairs)
+    return min(1.0, sum(time_s * max(0.0, share) for time_s, share in pairs) / whole_s) if whole_s > 0 else 0.0
+
+
+def _peak_range(found: Gated, host: PlanHost, off: float) -> Range:
+    most_mib = max(found.peaks_mib.high, min(host.budget_mib, found.peaks_mib.high * (1 + off)))
+    return Range(low=round(found.peaks_mib.low * (1 - min(MOST_SHARE, off)), 1), high=round(most_mib, 1))
+
+
+def _order(work: Workload, fitting: Workload, found: Gated) -> tuple[str, ...]:
+    """Units in the order in which they begin; those that do not fit at the end."""
+    names = [unit.name for unit in fitting.units]
+    if found.order:
+        order = [names[at] for at in found.order]
+        begun = set(found.order)
+        order += [name for at, name in enumerate(names) if at not in begun]
+    else:
+        longest = sorted(fitting.units, key=lambda unit: (unit.after_all, -unit.wall_s))
+        order = [unit.name for unit in longest]
+    kept = {id(unit) for unit in fitting.units}
+    return (*order, *(unit.name for unit in work.units if id(unit) not in kept))
+
+
+def _alternatives(
+    production: Production, plain: Plain, host: PlanHost, known: Gated, margin: float
+) -> tuple[Alternative, ...]:
+    """Other memory and cores, on the same kind of machine."""
+    found = []
+    work = production.one_thread
+    over_bound = known.makespan_s / max(production.bound_s(host), 1e-3)
+    counts = sorted({max(1, round(host.cores * share)) for share in CORE_SHARES})
+    for share in MEMORY_SHARES:
+        for cores in counts:
+            memory_mib = host.memory_mib * share
+            same = share == 1.0 and cores == host.cores
+            other = host if same else scaled(host, cores=cores, memory_mib=memory_mib)
+            free = free_mib(other)
+            fits = work.peak_mib <= free
+            if not fits:
+                time_s = None
+            elif same:
+                time_s = known.makespan_s
+            elif work.phases <= MOST_SIMULATED:
+                time_s = quickly(production.work(other), other, margin=margin)
+            else:
+                # As far above the bound as the one that was simulated.
+                time_s = over_bound * production.bound_s(other)
+            static = plain.best_static(other, free_mib=free) if fits else None
+            found.append(
+                Alternative(
+                    cores=cores,
+                    memory_mib=round(memory_mib, 1),
+                    budget_mib=round(other.budget_mib, 1),
+                    makespan_s=None if time_s is None else round(time_s, 1),
+                    static_jobs=None if static is None else static.jobs,
+                    static_s=None if static is None else round(static.makespan_s, 1),
+                )
+            )
+    return tuple(found)
+
+
+def _notes(recipe: Recipe, host: PlanHost, allowance_mib: float, free: float) -> list[str]:
+    """What a person should know of this plan; of the machine: ``plans.hosts``."""
+    notes = []
+    if allowance_mib:
+        notes.append(
+            f"pages of {host.page_kib} KiB, the recipe's were {recipe.fingerprint.page_kib}: {allowance_mib:.0f} MiB "
+            "are added to every phase: an allowance, not a measurement; no compiler was measured with such pages"
+        )
+    alone = [unit for unit in recipe.units if host.budget_mib < _peak_mib(unit, allowance_mib) <= free]
+    if alone:
+        largest = max(alone, key=lambda unit: _peak_mib(unit, allowance_mib))
+        notes.append(
+            f"{largest.place} needs {format_mib(_peak_mib(largest, allowance_mib))}, more than the budget: it runs "
+            "alone, and takes of what should stay free"
+        )
+    nameless = sum(not unit.target and not unit.after_all for unit in recipe.units)
+    if nameless:
+        notes.append(
+            f"of {nameless} unit{'s' * (nameless != 1)} the recipe does not say what Ninja calls them: they are built "
+            "in the last stage"
+        )
+    other_arch = recipe.fingerprint.host_arch
+    if other_arch and host.host_arch and other_arch != host.host_arch:
+        notes.append(
+            f"figures of {other_arch} compilers on {host.host_arch}: phases above 1.5 GiB differ by -3 to +12 %, small "
+            "ones take 25 to 90 MiB more"
+        )
+    return notes
+
+
+def _rounded(stage: Stage) -> Stage:
+    return msgspec.structs.replace(
+        stage,
+        largest_mib=round(stage.largest_mib, 1),
+        peak_mib=round(stage.peak_mib, 1),
+        makespan_s=round(stage.makespan_s, 1),
+    )

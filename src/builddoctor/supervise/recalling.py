@@ -1,0 +1,67 @@
+"""What is known of a unit when it begins: the user's history, a recipe, and which of them is nearer, phase by phase.
+
+Covers: the order of evidence. A phase that the history has of exactly this unit comes first; of others, the one that
+lies nearer to this build; of two as near, the history's, which was measured here. What the build takes is held against
+the recipe.
+Does *not* cover: how near each is (``policy.past``, ``recipes.recall``), or what is made of it (``policy.estimator``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from builddoctor.model.past import PastPhase, PastUnit, UnitKey
+from builddoctor.model.phase import Phase
+from builddoctor.policy.past import unit_distance
+from builddoctor.recipes.recall import RecipePast
+from builddoctor.supervise.beyond_recipe import BeyondRecipe
+from builddoctor.supervise.recipe_choice import ChosenRecipe
+
+
+class Recalling:
+    """One recipe in one build."""
+
+    def __init__(self, chosen: ChosenRecipe) -> None:
+        self.chosen = chosen
+        self.beyond = BeyondRecipe(chosen.recipe)
+        self._recipe = RecipePast(chosen.recipe, chosen.wanted)
+
+    def unit_began(self, unit_id: str, key: UnitKey, history: PastUnit | None) -> PastUnit | None:
+        """The unit's past, of whatever origin."""
+        known = self._recipe.find(key)
+        if known is not None:
+            self.beyond.unit_began(unit_id, key, known)
+        return joined(key, history, known)
+
+    def phase_ended(self, phase: Phase, peak_mib: float) -> None:
+        """A phase of a unit that has a name did all its work."""
+        self.beyond.phase_ended(phase, peak_mib)
+
+    def unit_ended(self, unit_id: str) -> None:
+        """Nothing more comes of it."""
+        self.beyond.unit_ended(unit_id)
+
+    def words(self, trace: Path) -> list[str]:
+        """Where the build took more than the recipe says: a line about it, and what to do."""
+        return self.beyond.words(self.chosen.name, trace, self.chosen.new_file)
+
+
+def joined(key: UnitKey, history: PastUnit | None, recipe: PastUnit | None) -> PastUnit | None:
+    """One past of the unit that is ``key`` now. A build that failed early has left the history with half of it."""
+    if recipe is None or not recipe.phases:
+        return history
+    if history is None or not history.phases:
+        return recipe
+    best: dict[tuple[str, str, str], PastPhase] = {}
+    for past in (history, recipe):
+        for phase in past.phases:
+            name = (phase.kind.value, phase.arch, phase.tool)
+            far = phase.distance + unit_distance(key, past.key, phase.kind)
+            if name not in best or far < best[name].distance:
+                best[name] = msgspec.structs.replace(phase, distance=far)
+    here = {kind for kind, arch, _ in best if arch in key.archs}
+    # What is left in for an architecture that the build is not for would be waited for, though it never comes.
+    kept = [phase for (kind, arch, _), phase in best.items() if not arch or arch in key.archs or kind not in here]
+    return PastUnit(key=key, phases=tuple(kept))
