@@ -28,8 +28,8 @@ RUNAWAY = Hazard(
     kind="runaway",
     tool="cudafe++",
     host_arch="aarch64",
-    text="cudafe++ of a unit may grow without end (139 to 147 GiB each on GB200, with MAX_JOBS=1 too). Fewer jobs do "
-    "not help: another release of nvcc or gcc does. builddoctor ends it, names it and leaves the host alone.",
+    text="may grow without end in one unit or several (139 to 147 GiB each on GB200, with MAX_JOBS=1 too). Fewer jobs "
+    "do not help: another release of nvcc or gcc does. builddoctor ends it, names it and leaves the host alone.",
     source=TE_ISSUE,
 )
 FORMULA = Hazard(
@@ -207,24 +207,11 @@ FLASH_HOW = (
 SHIPPED = (
     _te(TE_100, TE_100),
     _te("transformer_engine-2.8-sm_100-aarch64", "transformer_engine-2.8-sm_100-aarch64-emulated"),
-    _te("transformer_engine-2.8-sm_90-x86_64", "transformer_engine-2.8-sm_90-x86_64"),
     _te(
         "transformer_engine-2.8-all-x86_64",
         TE_100,
         "for architectures that were not measured as for sm_100; their phases are marked",
         derive=lambda recipe: for_archs(recipe, TE_MULTI),
-    ),
-    *(
-        Made(
-            name=f"flash_attn-2.8.3-{arch}-x86_64",
-            data=FLASH,
-            title="FlashAttention-2",
-            hazards=(FORMULA,),
-            archs=(arch,),
-            derive=all_of_flash_attention,
-            how=FLASH_HOW,
-        )
-        for arch in ("sm_90", "sm_100")
     ),
     Made(name="attention_kernels-x86_64", data="attention_kernels-x86_64", title="The example of builddoctor"),
 )

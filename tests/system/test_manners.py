@@ -1,4 +1,4 @@
-"""Where builds run: no root, HOME that cannot be written, TMPDIR in memory, no terminal, a step of Slurm's, docker build.
+"""Where builds run: no root, a HOME nobody can write, TMPDIR in memory, no terminal, a step of Slurm, docker build.
 
 Not root is shown in a user namespace: the same files, another uid, and no capability over them.
 """

@@ -200,6 +200,25 @@ def test_fewer_architectures_are_cut_out_of_a_recipe_of_more() -> None:
     assert any("sm_120" in words for words in other.differs)
 
 
+def test_what_a_unit_is_compiled_for_in_any_case_stays() -> None:
+    """TransformerEngine's grouped GEMM is compiled for sm_90a, whatever was asked for: its largest phase."""
+    always = recipe(
+        unit(
+            "gemm.cu",
+            phase(1000.0, 10.0, PhaseKind.CICC, "sm_100"),
+            phase(1500.0, 10.0, PhaseKind.CICC, "sm_90"),
+            phase(3000.0, 30.0, PhaseKind.CICC, "sm_90a"),
+            archs=("sm_100", "sm_90", "sm_90a"),
+        ),
+        fingerprint=Fingerprint(archs=("sm_100", "sm_90")),
+    )
+    cut = plan(always, host(1, 16384.0), archs=("sm_100",))
+    assert cut.stages[0].largest_mib == 3000.0
+    assert cut.makespan_s == pytest.approx(40.0, abs=0.3)
+    whole = msgspec.structs.replace(always, fingerprint=Fingerprint(archs=("sm_100",)))
+    assert plan(whole, host(1, 16384.0), archs=("sm_100",)).notes == ()
+
+
 def test_stages_by_architecture_are_named_after_them() -> None:
     """``light sm_90``; host code is ``host``."""
     made = recipe(unit("a.cu", phase(10.0, 9.0), archs=("sm_90",)), unit("b.cpp", phase(10.0, 9.0)))

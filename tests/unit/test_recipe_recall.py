@@ -284,11 +284,11 @@ def test_an_input_below_a_recipes_rounding_is_the_same_input() -> None:
     assert known.distance == 0.0
 
 
-def test_times_of_emulated_figures_are_those_of_the_emulator() -> None:
-    """Brought back to what the processor itself would take; sizes are not."""
-    emulated = find(recipe(origin=Origin(provenance="emulated", runs=2))).phases[0].seen[0]
-    assert emulated.wall_s < 10.0 / 4
-    assert emulated.peak_mib == 1000
+def test_figures_of_emulated_tools_are_taken_as_they_are_and_trusted_less() -> None:
+    """Their times are those without emulation already."""
+    measured, emulated = (find(recipe(origin=Origin(provenance=each, runs=2))) for each in ("measured", "emulated"))
+    assert emulated.phases[0].seen == measured.phases[0].seen
+    assert emulated.phases[0].distance > measured.phases[0].distance
 
 
 @pytest.mark.parametrize("odd", [{"peak_mib": 0.0}, {"peak_mib": 1e8, "high_mib": 1e8}, {"high_mib": 1.0, "cpu_s": 0}])

@@ -66,7 +66,7 @@ class PhaseFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     high_mib: Mib = 0.0
     """the largest of all runs; 0: as ``peak_mib``"""
     cpu_s: CoreSeconds
-    """processor time: the median of all runs"""
+    """processor time: the median of all runs; of emulated tools that of the same phase without emulation"""
     high_s: CoreSeconds = 0.0
     """the longest of all runs; 0: as ``cpu_s``"""
     runs: Runs = 0

@@ -1,7 +1,8 @@
 """A recipe cut to the architectures that are wanted. Pure.
 
 A recipe of more architectures serves for fewer: what is compiled for the others is left out. One that lacks some is
-taken as it is, and the difference said.
+taken as it is, and the difference said. What a unit is compiled for beyond the architectures that its build was for
+(TransformerEngine's grouped GEMM: sm_90a, always) stays.
 """
 
 from __future__ import annotations
@@ -25,14 +26,19 @@ def for_archs(recipe: Recipe, wanted: Sequence[str]) -> tuple[Recipe, tuple[str,
     if missing:
         others = ", ".join(sorted(known)) or "no architecture"
         return recipe, (f"it was made for {others}, not for {', '.join(missing)}",), ()
-    units = tuple(_cut(unit, frozenset(wanted)) for unit in recipe.units)
+    always = _compiled(recipe) - known
+    units = tuple(_cut(unit, frozenset(wanted) | always) for unit in recipe.units)
     left_out = ", ".join(sorted(known - set(wanted)))
     return msgspec.structs.replace(recipe, units=units), (), (f"what the recipe has of {left_out} is left out",)
 
 
 def _known(recipe: Recipe) -> set[str]:
-    found = {phase.arch for unit in recipe.units for phase in unit.phases if phase.kind in DEVICE and phase.arch}
-    return found | {arch for arch in recipe.fingerprint.archs if arch}
+    """What its build was for; where it does not say so, all that something is compiled for."""
+    return {arch for arch in recipe.fingerprint.archs if arch} or _compiled(recipe)
+
+
+def _compiled(recipe: Recipe) -> set[str]:
+    return {phase.arch for unit in recipe.units for phase in unit.phases if phase.kind in DEVICE and phase.arch}
 
 
 def _cut(unit: RecipeUnit, wanted: frozenset[str]) -> RecipeUnit:

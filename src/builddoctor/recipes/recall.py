@@ -38,9 +38,6 @@ UNKNOWN_OPTIONS = 0.1
 TOOLS = {PhaseKind.PREPROCESS: "cc1plus", PhaseKind.HOST: "cc1plus", PhaseKind.LINK: "collect2"}
 """Which program a phase is where the recipe does not say so, and it is not called as the phase is."""
 
-EMULATED_SLOWER = 6.0
-"""The same phase takes 4 to 8 times as long under user-mode emulation as on its own (the measured set's own words)."""
-
 _Name = tuple[PhaseKind, str, str]
 """kind, architecture, tool"""
 
@@ -118,10 +115,7 @@ class RecipePast:
         origin = self.recipe.origin
         seen: list[Seen] = []
         for each in figures:
-            slower = EMULATED_SLOWER if (each.provenance or origin.provenance) == "emulated" else 1.0
-            one = Seen(
-                input_mib=each.input_mib, peak_mib=each.peak_mib + self._allowance_mib, wall_s=each.cpu_s / slower
-            )
+            one = Seen(input_mib=each.input_mib, peak_mib=each.peak_mib + self._allowance_mib, wall_s=each.cpu_s)
             # A median of several runs is no single figure.
             seen += [one] * (2 if (each.runs or origin.runs) > 1 else 1)
         return PastPhase(
