@@ -28,7 +28,7 @@ RUNAWAY = Hazard(
     kind="runaway",
     tool="cudafe++",
     host_arch="aarch64",
-    text="may grow without end in one unit or several (139 to 147 GiB each on GB200, with MAX_JOBS=1 too). Fewer jobs "
+    text="cudafe++ may grow without end in some units (139 to 147 GiB each on GB200, with MAX_JOBS=1 too). Fewer jobs "
     "do not help: another release of nvcc or gcc does. builddoctor ends it, names it and leaves the host alone.",
     source=TE_ISSUE,
 )

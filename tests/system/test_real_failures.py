@@ -156,9 +156,9 @@ def test_a_parents_limit_that_cannot_be_seen_is_not_the_phases_fault(program: Pr
 
 @pytest.mark.needs_memcg
 def test_what_no_gate_stood_before_and_ran_in_company(program: Program) -> None:
-    """Two programs that are no compilers by their name take 300 MiB each of 500: the kernel kills one, and that fails
+    """Two programs that are no compilers by their name hold 330 MiB each of 500: the kernel kills one, and that fails
     the build. builddoctor, which would stop one of them in time, is held still."""
-    tool = stand_in(program, f": > begun.$$; exec {AT_ONCE} 330 go", name="codegen")
+    tool = stand_in(program, f": > begun.$$; exec {AT_ONCE} 330 go done", name="codegen")
     both = f"{tool} & first=$!; {tool}; second=$?; wait $first && exit $second"
     with memory_cgroup(500 * MIB) as group:
         with going(program, group.wrapped(program.supervised("sh", "-c", both))) as process:
@@ -168,6 +168,7 @@ def test_what_no_gate_stood_before_and_ran_in_company(program: Program) -> None:
             (program.folder / "go").touch()
             while group.kernel_kills == 0:
                 assert process.poll() is None
+            (program.folder / "done").touch()
             process.send_signal(signal.SIGCONT)
             output, _ = process.communicate()
         assert group.kernel_kills == 1

@@ -122,7 +122,8 @@ def _aside(stage: Stage) -> str:
 
 def _hazards(plan: Plan) -> Iterator[Row]:
     for hazard in plan.hazards:
-        where = ": ".join(filter(None, (hazard.place, hazard.tool)))
+        tool = hazard.tool if hazard.tool not in hazard.text else ""
+        where = ": ".join(filter(None, (hazard.place, tool)))
         source = f" ({hazard.source})" if hazard.source else ""
         yield "hazard", f"{f'{where}: ' if where else ''}{hazard.text}{source}", "yellow"
 
