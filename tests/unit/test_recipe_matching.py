@@ -47,7 +47,7 @@ def test_a_recipe_of_the_very_same_build_is_at_no_distance() -> None:
         (here(archs=("sm_100",)), "for sm_90, this build is for sm_100"),
         (here(archs=("sm_100", "sm_90")), "for sm_90, this build is for sm_100, sm_90"),
         (here(version="2.9"), "demo 2.8, this is 2.9"),
-        (here(version=""), "demo 2.8, this is of an unknown one"),
+        (here(version=""), "demo 2.8, this build does not say its version"),
         (here(page_kib=64), "pages of 4 KiB, here 64"),
         (here(host_arch="aarch64"), "for x86_64, this machine is aarch64"),
         (here(project="other"), "of demo, this is other"),

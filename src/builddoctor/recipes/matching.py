@@ -184,7 +184,7 @@ def _of_version(recipe: Recipe, wanted: Wanted) -> tuple[float, str] | None:
     if not value:
         return None
     made = f"{recipe.project.name} {then}" if then else "of an unknown version"
-    return value, f"{made}, this is {now or 'of an unknown one'}"
+    return value, f"{made}, {f'this is {now}' if now else 'this build does not say its version'}"
 
 
 def _of_archs(then: Sequence[str], now: Sequence[str]) -> tuple[float, str] | None:
