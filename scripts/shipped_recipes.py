@@ -58,8 +58,6 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     """file in ``recipes/data``, without its ``.csv``"""
     title: str
     hazards: tuple[Hazard, ...] = ()
-    archs: tuple[str, ...] = ()
-    """only these of what was measured"""
     derive: Derive | None = None
     how: str = ""
     """what ``derive`` does, in a sentence"""
@@ -71,16 +69,6 @@ def for_archs(recipe: Recipe, archs: Sequence[str]) -> Recipe:
     units = tuple(_unit_for(unit, archs, of=recipe.fingerprint.archs) for unit in recipe.units)
     fingerprint = msgspec.structs.replace(recipe.fingerprint, archs=tuple(sorted(archs)))
     return msgspec.structs.replace(recipe, units=units, fingerprint=fingerprint)
-
-
-def only_archs(recipe: Recipe, archs: Sequence[str]) -> Recipe:
-    """The phases for ``archs``, of a build for these and others; nothing is worked out."""
-    units = []
-    for unit in recipe.units:
-        phases = tuple(phase for phase in unit.phases if not phase.arch or phase.arch in archs)
-        units.append(msgspec.structs.replace(unit, phases=phases, archs=tuple(a for a in unit.archs if a in archs)))
-    fingerprint = msgspec.structs.replace(recipe.fingerprint, archs=tuple(archs))
-    return msgspec.structs.replace(recipe, units=tuple(units), fingerprint=fingerprint)
 
 
 def _unit_for(unit: RecipeUnit, archs: Sequence[str], *, of: Sequence[str]) -> RecipeUnit:
@@ -166,8 +154,6 @@ def make(made: Made, data: Path) -> Recipe:
         origin=_origin(rows, path, made),
         hazards=made.hazards,
     )
-    if made.archs:
-        recipe = only_archs(recipe, made.archs)
     return made.derive(recipe) if made.derive is not None else recipe
 
 
@@ -198,10 +184,10 @@ def _te(name: str, data: str, how: str = "", **more: object) -> Made:
 
 
 TE_100 = "transformer_engine-2.8-sm_100-x86_64"
-FLASH = "flash_attn-2.8.3-sm_90-sm_100-x86_64"
+FLASH = "flash_attn-2.8.3-x86_64"
 FLASH_HOW = (
-    "kernels that were not measured: bf16 as fp16, causal as not causal, a head dimension as the next larger; "
-    "their phases are marked"
+    "7 of 73 units measured, with -std=c++20 as torch 2.15 wants it; for the others bf16 as fp16, causal as not causal, "
+    "a head dimension as the next larger or the largest that was measured, all marked"
 )
 
 SHIPPED = (
@@ -226,8 +212,7 @@ SHIPPED = (
             data=FLASH,
             title="FlashAttention-2",
             hazards=(FORMULA,),
-            archs=(arch,),
-            derive=all_of_flash_attention,
+            derive=lambda recipe, arch=arch: for_archs(all_of_flash_attention(recipe), (arch,)),
             how=FLASH_HOW,
         )
         for arch in ("sm_90", "sm_100")

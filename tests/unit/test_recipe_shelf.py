@@ -80,11 +80,11 @@ def test_the_shipped_ones_are_in_the_checkout_or_in_the_package() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", ["./everywhere.toml", "everywhere.toml", "../work/everywhere.toml", "file://{work}/everywhere.toml"]
+    "wanted", ["./everywhere.toml", "everywhere.toml", "../{name}/everywhere.toml", "file://{work}/everywhere.toml"]
 )
 def test_a_path_is_below_the_folder_where_it_was_named(env: dict[str, str], tmp_path: Path, wanted: str) -> None:
     """Not below the shelf."""
-    found = find(wanted.format(work=tmp_path / "work"), env, tmp_path)
+    found = find(wanted.format(work=tmp_path / "work", name="work"), env, tmp_path)
     assert found.path is not None
     assert found.path.resolve() == tmp_path / "work" / "everywhere.toml"
 
