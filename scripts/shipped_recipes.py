@@ -186,7 +186,7 @@ def _te(name: str, data: str, how: str = "", **more: object) -> Made:
 TE_100 = "transformer_engine-2.8-sm_100-x86_64"
 FLASH = "flash_attn-2.8.3-x86_64"
 FLASH_HOW = (
-    "7 of 73 units measured, with -std=c++20 as torch 2.15 wants it; for the others bf16 as fp16, causal as not causal, "
+    "7 of 73 units measured, with -std=c++20 as torch 2.15 wants it; others: bf16 as fp16, causal as not causal, "
     "a head dimension as the next larger or the largest that was measured, all marked"
 )
 
