@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.intercept.fronts import configured_nvcc, planned_units, wants_jobs
+from builddoctor.intercept.fronts import configured_nvcc, planned_units, wants_jobs, works_in
 from builddoctor.sensors.toolkits import OVERLAY_MARK
 
 
@@ -105,3 +105,21 @@ def test_ninja_gets_the_window_where_nobody_set_its_jobs(name: str, argv: list[s
 def test_a_ninja_that_only_answers_is_not_asked_for_its_plan(argv: list[str]) -> None:
     """It will compile nothing, so nothing is started to count it."""
     assert planned_units("/bin/ninja", argv, "/") is None
+
+
+@pytest.mark.parametrize(
+    ("command", "folder"),
+    [
+        (["ninja", "-C", "build"], "/src/build"),
+        (["/usr/bin/ninja", "-Cbuild", "all"], "/src/build"),
+        (["cmake", "--build", "/elsewhere"], "/elsewhere"),
+        (["make", "-C", "a", "-C", "b"], "/src/a/b"),
+        (["pip", "wheel", "-C", "build"], "/src"),
+        (["cmake", "-B", "build"], "/src"),
+        (["ninja", "-C"], "/src"),
+        ([], "/src"),
+    ],
+)
+def test_a_command_may_work_in_another_folder(command: list[str], folder: str) -> None:
+    """Whose project it is then that is built."""
+    assert works_in(command, "/src") == folder

@@ -212,6 +212,15 @@ def test_a_recipe_that_was_named_serves_a_project_of_another_name() -> None:
     assert RecipePast(engine, fork).find(key(project="TransformerEngine")) is not None
 
 
+def test_what_counts_is_the_units_project_and_not_that_of_the_folder() -> None:
+    """A `ninja -C` that was called in another project's folder builds the recipe's own units."""
+    elsewhere = msgspec.structs.replace(HERE, project="another", version="9.1")
+    made = recipe(project=RecipeProject(name="demo"))
+    here = msgspec.structs.replace(HERE, version="")
+    assert find(made, elsewhere).phases[0].distance == find(made, here).phases[0].distance
+    assert RecipePast(made, elsewhere).find(key(project="pybind11")) is None
+
+
 # -- phases ------------------------------------------------------------------------------------------------
 
 

@@ -47,6 +47,13 @@ def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
     return nvcc if nvcc is not None and os.path.isfile(nvcc) and not is_overlay(nvcc) else None
 
 
+def works_in(command: Sequence[str], cwd: str) -> str:
+    """The folder that a build's command works in: `ninja -C DIR` may be called from anywhere."""
+    name = os.path.basename(command[0]) if command else ""
+    known = name == "cmake" or name in NINJA_NAMES or name in MAKE_NAMES
+    return str((_build_folder(name, command[1:], cwd) if known else None) or cwd)
+
+
 def wants_jobs(name: str, argv: Sequence[str]) -> bool:
     """This is a ninja run without a ``-j`` of its own (which may stand in a bundle: ``-vj8``)."""
     return name in NINJA_NAMES and not any(_JOBS_FLAG.match(word) for word in argv) and not _asks_only(argv)

@@ -47,13 +47,10 @@ class RecipePast:
 
     def __init__(self, recipe: Recipe, wanted: Wanted) -> None:
         self.recipe = recipe
-        own = names_of(recipe.project.name)
-        self._projects = own | names_of(wanted.project)
-        self._distance = 0.0 if not wanted.project or squeezed(wanted.project) in own else OTHER_PROJECT
-        if recipe.project.version or wanted.version:
-            self._distance += version_distance(recipe.project.version, wanted.version)
-        if recipe.fingerprint.page_kib != wanted.page_kib:
-            self._distance += OTHER_PAGES
+        self._own = names_of(recipe.project.name)
+        self._asked = names_of(wanted.project)
+        self._wanted_version = wanted.version
+        self._distance = 0.0 if recipe.fingerprint.page_kib == wanted.page_kib else OTHER_PAGES
         self._allowance_mib = page_allowance_mib(recipe.fingerprint.page_kib, wanted.page_kib)
         self._by_place: dict[str, list[RecipeUnit]] = {}
         self._by_name: dict[str, list[RecipeUnit]] = {}
@@ -63,7 +60,8 @@ class RecipePast:
 
     def find(self, key: UnitKey) -> PastUnit | None:
         """The unit's past by its place, else by the name of its file where only one has it; None for none."""
-        if squeezed(key.project) not in self._projects:
+        project_distance = self._of_project(key.project)
+        if project_distance is None:
             return None
         moved = 0.0
         units = self._by_place.get(key.place, [])
@@ -73,8 +71,22 @@ class RecipePast:
         if not units:
             return None
         unit = min(units, key=lambda each: unit_distance(key, self._key(each, key)))
-        distance = self._distance + moved + (0.0 if unit.options else UNKNOWN_OPTIONS)
+        distance = self._distance + project_distance + moved + (0.0 if unit.options else UNKNOWN_OPTIONS)
         return PastUnit(key=self._key(unit, key), phases=self._phases(unit, key, distance))
+
+    def _of_project(self, name: str) -> float | None:
+        """How far the recipe's project is from a unit's; None for one that the recipe has nothing to do with.
+
+        It is the unit's that counts. `ninja -C` builds another project than that of the folder it is called in, whose
+        version says nothing of it.
+        """
+        unit = squeezed(name)
+        if unit not in self._own | self._asked:
+            return None
+        then = self.recipe.project.version
+        now = self._wanted_version if not self._asked or unit in self._asked else ""
+        distance = version_distance(then, now) if then or now else 0.0
+        return distance if unit in self._own else OTHER_PROJECT + distance
 
     def _elsewhere(self, key: UnitKey) -> list[RecipeUnit]:
         """Units of one other place whose file has the same name, and makes one of the same name."""

@@ -21,6 +21,7 @@ import msgspec
 
 import builddoctor
 from builddoctor.errors import BuildLostError
+from builddoctor.intercept.fronts import works_in
 from builddoctor.intercept.guardian import Guardian, become_subreaper, exit_code_of
 from builddoctor.intercept.protocol import Connection, serve
 from builddoctor.model.request import RunRequest
@@ -146,7 +147,7 @@ class _Build:
         self.remembering = Remembering(
             estimator,
             history_file(seen.env),
-            cwd=request.cwd,
+            cwd=works_in(request.command, request.cwd),
             tools=toolchain(prepared),
             recalling=Recalling(seen.recipe) if seen.recipe is not None else None,
         )
@@ -224,8 +225,8 @@ class _Build:
             boot_id=(self.root.text("/proc/sys/kernel/random/boot_id") or "").strip(),
             oom_kills=KillCounter(self.root).host(),
             threads=prepared.knobs.threads,
-            project=self.remembering.project,
-            project_version=project_version(Path(self.request.cwd)),
+            project=self.remembering.project.name,
+            project_version=project_version(self.remembering.project.folder),
             host_compiler=toolchain(prepared).host_compiler,
             host_arch=toolchain(prepared).host_arch,
         )

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from builddoctor.errors import RecipeError
+from builddoctor.intercept.fronts import works_in
 from builddoctor.intercept.knobs import JOB_KNOBS, THREAD_KNOBS
 from builddoctor.model.recipe import Hazard, Recipe
 from builddoctor.model.request import RunRequest
@@ -90,9 +91,10 @@ def _chosen(found: Shelved, wanted: Wanted, request: RunRequest, env: Mapping[st
 
 def wanted_of(request: RunRequest, tools: Toolchain) -> Wanted:
     """What is known of a build before it starts."""
+    project = project_of(works_in(request.command, request.cwd))
     return Wanted(
-        project=project_of(request.cwd).name,
-        version=project_version(Path(request.cwd)),
+        project=project.name,
+        version=project_version(project.folder),
         archs=request.archs,
         nvcc=tools.nvcc,
         host_compiler=tools.host_compiler,

@@ -20,7 +20,7 @@ from builddoctor.model.past import FinishedPhase, FinishedUnit, Seen, UnitKey
 from builddoctor.model.phase import Outcome, Phase, Unit
 from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.supervise.recalling import Recalling
-from builddoctor.supervise.unit_keys import Projects, Toolchain, unit_key
+from builddoctor.supervise.unit_keys import Project, Projects, Toolchain, unit_key
 
 OPEN_WAIT_S = 2.0
 """Another build may be writing just when this one starts."""
@@ -79,8 +79,8 @@ class Remembering:
             self._writer = _Writer(path, gather_s)
 
     @property
-    def project(self) -> str:
-        """What the project that is built calls itself."""
+    def project(self) -> Project:
+        """The one that is built."""
         return self._projects.own
 
     def _open(self, path: Path, busy_s: float) -> Opened:

@@ -65,9 +65,9 @@ class Projects:
         self._others: dict[str, Project | None] = {}
 
     @property
-    def own(self) -> str:
-        """Name of the project in the build's own folder."""
-        return self._own.name
+    def own(self) -> Project:
+        """The project in the build's own folder."""
+        return self._own
 
     def of(self, unit: Unit, cwd: str) -> Project:
         """The project of a unit's source: the build's own where that has it, else the nearest above the source."""
