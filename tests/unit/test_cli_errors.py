@@ -17,9 +17,11 @@ from builddoctor.errors import (
     TraceError,
     UsageError,
 )
+from builddoctor.recipes.writing import dump
 from builddoctor.trace.records import TRACE_SCHEMA
 from builddoctor.trace.writer import TraceWriter
 from unit.builders import header
+from unit.recipes import recipe
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +113,15 @@ def test_a_dry_run_prints_the_command_and_starts_nothing(capsys: pytest.CaptureF
     for words in ("TORCH_CUDA_ARCH_LIST='10.0;9.0a'", "-m pip wheel", "--no-build-isolation", "/out dir'"):
         assert words in shown.out
     assert not Path("out dir").exists()
+
+
+def test_a_dry_run_names_the_recipe_it_would_go_by(capsys: pytest.CaptureFixture[str]) -> None:
+    """On stderr: what it prints is to be pasted."""
+    Path("kept.toml").write_text(dump(recipe()))
+    assert main(["build", "project", "--dry-run", "--recipe", "kept.toml"]) == 0
+    shown = capsys.readouterr()
+    assert "recipe    kept (measured" in shown.err
+    assert "recipe" not in shown.out
 
 
 @pytest.mark.parametrize("arguments", ["build missing --dry-run", "build project --dry-run --arch sm90"])

@@ -109,6 +109,25 @@ def test_projects_and_their_units_are_listed(tmp_path: Path) -> None:
     assert [unit.key.place for unit in history.units("demo")] == ["b.cu", "src/a.cu"]
 
 
+def test_the_work_of_a_projects_units_is_added_up(tmp_path: Path) -> None:
+    """Of the latest way each was built; a phase that runs several times in a build counts as often."""
+    history = opened(tmp_path / "h")
+
+    def built(unit: UnitKey, walls_s: list[float], ended_at: float) -> FinishedUnit:
+        seen = [Seen(input_mib=1.0, peak_mib=50.0, wall_s=each) for each in walls_s]
+        phases = [FinishedPhase(kind=PhaseKind.CICC, arch="sm_90", tool="cicc", seen=each) for each in seen]
+        host = Seen(input_mib=1.0, peak_mib=50.0, wall_s=5.0)
+        last = FinishedPhase(kind=PhaseKind.HOST, arch="", tool="cc1plus", seen=host)
+        return FinishedUnit(key=unit, phases=(*phases, last), ended_at=ended_at)
+
+    history.record([built(KEY, [1.0, 3.0], 10.0), built(key(project="other"), [9.0], 30.0)])
+    history.record([built(KEY, [2.0, 4.0], 20.0)])
+    assert history.works(KEY.project) == {(KEY.place, KEY.output): 10.0}
+    history.record([built(key(nvcc="13.1.0"), [20.0], 40.0), built(key(output="b.o"), [7.0], 40.0)])
+    assert history.works(KEY.project) == {(KEY.place, KEY.output): 25.0, (KEY.place, "b.o"): 12.0}
+    assert history.works("nothing") == {}
+
+
 def test_clearing_forgets_one_project_or_all(tmp_path: Path) -> None:
     """And says how many units went, phases and all."""
     history = opened(tmp_path / "h")

@@ -51,6 +51,15 @@ def taken(history: PastUnit | None, made: Recipe, now: UnitKey = KEY) -> tuple[s
     return recalled.origin, recalled.peak_mib
 
 
+def test_the_work_of_all_units_is_known_beforehand() -> None:
+    """For the time that is left; a link is no unit that anybody counts."""
+    linking = recipe_unit("link lib.so", figures(PhaseKind.LINK), after_all=True)
+    made = recipe(recipe_unit("src/a.cu", figures(PhaseKind.CICC), figures(PhaseKind.HOST)), linking)
+    works = Recalling(chosen(made)).works
+    assert works == {("src/a.cu", made.units[0].output): sum(each.cpu_s for each in made.units[0].phases)}
+    assert min(works.values()) > 0
+
+
 def test_the_history_of_exactly_this_unit_wins() -> None:
     """However near the recipe is: it was measured here."""
     assert taken(past(800.0), recipe()) == ("history", 800)

@@ -109,6 +109,15 @@ def test_an_unknown_name_suggests_the_nearest(env: dict[str, str], tmp_path: Pat
     assert f"{refused.value}{refused.value.hint}".isprintable()
 
 
+def test_a_file_that_is_there_is_read_whatever_it_is_called(env: dict[str, str], tmp_path: Path) -> None:
+    """Where no recipe has that name."""
+    (tmp_path / "work" / "kept").write_text(TEXT)
+    assert find("kept", env, tmp_path).recipe == recipe()
+    (tmp_path / "work" / "README.md").write_text("# Demo\n")
+    with pytest.raises(RecipeError, match=r"README\.md"):
+        find("README.md", env, tmp_path)
+
+
 def test_a_broken_recipe_is_listed_with_what_is_wrong(env: dict[str, str], tmp_path: Path) -> None:
     """The others are there all the same; asked for by name it is an error."""
     (tmp_path / "shipped" / "broken.toml").write_text("schema = 1\n[project\n")

@@ -25,6 +25,8 @@ from builddoctor.projects.plan import plan_build
 from builddoctor.sources.obtain import obtain
 from builddoctor.supervise.built_before import forget_other_settings
 from builddoctor.supervise.folders import cache_folder
+from builddoctor.supervise.recipe_choice import choose_recipe
+from builddoctor.supervise.unit_keys import Toolchain
 
 
 def build(
@@ -97,9 +99,6 @@ def build(
     )
     print_notes([f"sources   {got.origin}{' (cached)' if got.cached else ''}"] if got is not None else [])
     print_notes(plan.notes)
-    if dry_run:
-        print_data(json_text(plan) if json else _script(plan))
-        return 0
     request = options.make_request(
         plan.command,
         cwd=Path(plan.folder),
@@ -122,6 +121,11 @@ def build(
         nearest_recipe=True,
         strategy=strategy,
     )
+    if dry_run:
+        by = choose_recipe(request, named_recipe, Toolchain(host_arch=os.uname().machine), os.environ)
+        print_notes(by.lines if by is not None else [])
+        print_data(json_text(plan) if json else _script(plan))
+        return 0
     if strategy == "staged":
         request = staged_request(request, os.environ, build_folder=plan.output if plan.kind == "cmake" else plan.kept)
     code = run_supervised(request, ready=lambda: _make_ready(plan), named_recipe=named_recipe)

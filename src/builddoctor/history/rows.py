@@ -94,6 +94,12 @@ def seen_of(text: str) -> tuple[Seen, ...]:
     )
 
 
+def work_of(builds: object, seen: object) -> float:
+    """Seconds that one phase takes in a build, however often it runs in it; 0 for a row that makes no sense."""
+    walls_s = [wall_s for _, _, wall_s in _seen_or_nothing(seen)]
+    return sum(walls_s) / min(_count(builds), KEPT_BUILDS, len(walls_s)) if walls_s else 0.0
+
+
 def record(db: sqlite3.Connection, unit: FinishedUnit) -> None:
     marks = ", ".join("?" * 9)
     db.execute(

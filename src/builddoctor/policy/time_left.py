@@ -1,6 +1,7 @@
 """How long a build still takes: a range, not a figure. Pure.
 
-Covers: work that is left over work done a second, the spread of the units seen so far, the last unit that runs alone.
+Covers: work that is left over work done a second, the spread of the units seen so far, the last unit that runs alone;
+units that earlier builds have shown (``policy.foreseen``).
 Does *not* cover: one phase (``policy.durations``); what follows the last unit, such as a link or a wheel.
 
 Work is the time of a unit's phases added up; it is done at the rate of the build so far, waits for memory and all.
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from builddoctor.model.board import TimeLeft
+from builddoctor.policy.foreseen import Foreseen
 
 LEAST_UNITS = 3
 """Units that must have ended before anything is said."""
@@ -30,6 +32,9 @@ UNSEEN_SPREAD = 0.7
 LEAST_ERROR = 0.1
 TAIL_SPREADS, TAIL_SHARE = 1.5, 0.7
 """The last unit to end, alone, is one of the large ones: so many standard deviations, so much of the largest."""
+
+FORESEEN_TAIL_SHARE = 0.5
+"""Where all units are known, so much of the longest that is left."""
 
 LONGEST_S = 1e6
 """Eleven days: more is no figure."""
@@ -85,31 +90,47 @@ class OpenUnit(msgspec.Struct, frozen=True):
 
 
 def time_left(
-    works: Works, *, to_come: int, open_units: Sequence[OpenUnit], rate: float, jobs: float | None = None
+    works: Works,
+    *,
+    to_come: int,
+    open_units: Sequence[OpenUnit],
+    rate: float,
+    jobs: float | None = None,
+    foreseen: Foreseen | None = None,
 ) -> TimeLeft | None:
     """Time until the last unit has ended; None when that cannot be said.
 
     ``to_come``: units not begun; ``rate``: work done a second so far; ``jobs``: phases that run at once now, where
-    that is more than the rate says.
+    that is more than the rate says; ``foreseen``: those among them that earlier builds had.
     """
-    if works.count < LEAST_UNITS or not (math.isfinite(rate) and rate > 0):
+    covered = min(to_come, foreseen.count) if foreseen is not None else 0
+    all_known = foreseen is not None and covered == to_come
+    if works.count < (1 if all_known else LEAST_UNITS) or not (math.isfinite(rate) and rate > 0):
         return None
     # Short units end first: those that ended are shorter than all. As far as units differ, work in open ones counts.
     differ = min(1.0, works.spread)
     mean_s = works.mean_s + differ * sum(_known(unit.done_s) for unit in open_units) / works.count
     known_s = [_left(unit, mean_s, differ) for unit in open_units]
-    unseen_s = to_come * mean_s
+    foreseen_s = _known(covered * foreseen.mean_s) if foreseen is not None else 0.0
+    unseen_s = foreseen_s + (to_come - covered) * mean_s
     longest_s = max(known_s, default=0.0)
     middle_s = max((sum(known_s) + unseen_s) / rate, longest_s)
     left = to_come + len(known_s)
     error = Z * LEAST_ERROR
-    if left:
+    if foreseen is not None and all_known:
+        # Of a build that was begun before only a part is still to come, and nobody says which.
+        part = foreseen.spread * math.sqrt(max(0.0, 1 / covered - 1 / foreseen.count)) if covered else 0.0
+        error = Z * math.hypot(LEAST_ERROR, part)
+    elif left:
         sampling = works.spread * math.sqrt(1 / works.count + 1 / left)
         error = Z * math.hypot(LEAST_ERROR, sampling, UNSEEN_SPREAD * works.spread / math.sqrt(works.count))
     # The last units end one by one: at full rate all the time it takes less, with the longest last it takes more.
     fastest = max(rate, jobs) if jobs is not None and math.isfinite(jobs) else rate
     low_s = max((sum(known_s) + unseen_s) / fastest, 0.7 * longest_s) / (1 + error)
-    tail_s = max(TAIL_SPREADS * works.spread * mean_s, TAIL_SHARE * works.largest_s) if left else 0.0
+    if foreseen is not None and all_known:
+        tail_s = FORESEEN_TAIL_SHARE * max(longest_s, _known(foreseen.longest_s) if covered else 0.0)
+    else:
+        tail_s = max(TAIL_SPREADS * works.spread * mean_s, TAIL_SHARE * works.largest_s) if left else 0.0
     return TimeLeft(low_s=min(low_s, middle_s), high_s=middle_s * (1 + error * (1 + differ / 2)) + tail_s)
 
 

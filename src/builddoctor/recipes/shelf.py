@@ -95,6 +95,8 @@ def find_recipe(wanted: str, env: Mapping[str, str], cwd: Path | str) -> Shelved
     places = list(_places(env))
     found = next((place for place in places if _alike(place.name) == _alike(wanted)), None)
     if found is None:
+        if Path(cwd, wanted).is_file():
+            return _of_file(Path(cwd, wanted))
         raise _unknown(wanted, [place.name for place in places])
     return Shelved(
         name=found.name,

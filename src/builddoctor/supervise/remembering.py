@@ -19,6 +19,7 @@ from builddoctor.history.store import History, Opened
 from builddoctor.model.past import FinishedPhase, FinishedUnit, Seen, UnitKey
 from builddoctor.model.phase import Outcome, Phase, Unit
 from builddoctor.policy.estimator import LearningEstimator
+from builddoctor.policy.foreseen import ForeseenWork
 from builddoctor.supervise.recalling import Recalling
 from builddoctor.supervise.unit_keys import Project, Projects, Toolchain, unit_key
 
@@ -71,6 +72,7 @@ class Remembering:
         self._writer: _Writer | None = None
         self._keys: dict[str, UnitKey] = {}
         self._learned: dict[str, list[FinishedPhase]] = {}
+        self._foreseen: ForeseenWork | None = None
         if path is None:
             return
         opened = self._open(path, OPEN_WAIT_S)
@@ -82,6 +84,15 @@ class Remembering:
     def project(self) -> Project:
         """The one that is built."""
         return self._projects.own
+
+    @property
+    def foreseen(self) -> ForeseenWork:
+        """Work of the project's units, as a recipe and earlier builds here have it."""
+        if self._foreseen is None:
+            known = self.recalling.works if self.recalling is not None else {}
+            here = self._history.works(self.project.name) if self._history is not None else {}
+            self._foreseen = ForeseenWork({**known, **here})
+        return self._foreseen
 
     def _open(self, path: Path, busy_s: float) -> Opened:
         opened = History.open(path, busy_s=busy_s)
@@ -102,6 +113,8 @@ class Remembering:
             if self.recalling is not None:
                 past = self.recalling.unit_began(unit.unit_id, key, past)
             self.named(unit, key, cwd)
+            if unit.counted:
+                self.foreseen.began(unit.unit_id, key.place, key.output)
         self._estimator.know(unit.unit_id, key=key, past=past, archs=unit.archs)
 
     def phase_ended(self, phase: Phase, *, outcome: Outcome, peak_mib: float, wall_s: float) -> None:
@@ -117,6 +130,7 @@ class Remembering:
         """Hand the unit to the writer, and forget it."""
         key, learned = self._keys.pop(unit.unit_id, None), self._learned.pop(unit.unit_id, [])
         self._estimator.forget(unit.unit_id)
+        self.foreseen.ended(unit.unit_id, sum(each.seen.wall_s for each in learned))
         if self.recalling is not None:
             self.recalling.unit_ended(unit.unit_id)
         if key is not None and learned and self._writer is not None:
