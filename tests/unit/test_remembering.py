@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from builddoctor.history.store import History
@@ -42,6 +43,30 @@ def test_a_second_build_expects_what_the_first_took(tmp_path: Path) -> None:
     assert second.source == "history"
     assert abs(second.peak_mib - 1800) < 100
     assert told == []
+
+
+def test_what_cmake_tries_out_teaches_nothing(tmp_path: Path) -> None:
+    """TransformerEngine's first C++ units were taken for 26 MiB, as CMakeCXXCompilerId.cpp is; they take 1.2 GiB."""
+    estimator = LearningEstimator()
+    remembering = Remembering(estimator, None, cwd="/home/me/demo", tools=TOOLS)
+    host = phase(kind=PhaseKind.HOST, tool="cc1plus", input_mib=0.002)
+    before = estimator.estimate(host)
+
+    def compiled(folder: str, source: str) -> None:
+        began = unit(unit_id=f"{folder}/{source}", source=source, output="a.o")
+        remembering.unit_began(began, ["-c"], folder)
+        tried = msgspec.structs.replace(host, unit_id=began.unit_id)
+        remembering.phase_ended(tried, outcome=Outcome.OK, peak_mib=26.0, wall_s=0.1)
+        estimator.observe(tried, outcome=Outcome.OK, peak_mib=26.0, wall_s=0.1)
+        remembering.unit_ended(began)
+
+    for _ in range(4):
+        compiled("/home/me/demo/build/CMakeFiles/4.0.2/CompilerIdCXX", "CMakeCXXCompilerId.cpp")
+        compiled("/home/me/demo/build/CMakeFiles/CMakeScratch/TryCompile-x7Hj", "CMakeCXXCompilerABI.cpp")
+    assert estimator.estimate(host) == before
+    compiled("/home/me/demo", "src/small.cpp")
+    assert estimator.estimate(host).peak_mib < before.peak_mib
+    remembering.close()
 
 
 def test_the_second_build_foresees_its_units(tmp_path: Path) -> None:

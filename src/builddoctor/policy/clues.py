@@ -38,6 +38,8 @@ class UnitNotes:
         self.key: UnitKey | None = None
         self.past: PastUnit | None = None
         self.arch_count = 1
+        self.teaches = True
+        """what it takes says something of other units"""
         self.done: list[Done] = []
         self.front_end: Done | None = None
         self.cicc: Done | None = None

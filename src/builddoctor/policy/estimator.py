@@ -108,10 +108,21 @@ class LearningEstimator:
         self._durations = Durations()
 
     def know(
-        self, unit_id: str, *, key: UnitKey | None = None, past: PastUnit | None = None, archs: tuple[str, ...] = ()
+        self,
+        unit_id: str,
+        *,
+        key: UnitKey | None = None,
+        past: PastUnit | None = None,
+        archs: tuple[str, ...] = (),
+        teaches: bool = True,
     ) -> None:
-        """A unit began: what it is, and what earlier builds took for it."""
+        """A unit began: what it is, and what earlier builds took for it.
+
+        ``teaches``: others are like it. What a configure step tries out is not: an empty file's 26 MiB would stand for
+        the first C++ units of a library, which take 50 times as much.
+        """
         notes = self._notes(unit_id)
+        notes.teaches = teaches
         notes.key, notes.past = key, past
         notes.arch_count = max(1, len(archs))
         notes.version += 1
@@ -166,7 +177,7 @@ class LearningEstimator:
             return
         wall_s = min(max(0.0, wall_s), LONGEST_S) if math.isfinite(wall_s) else 0.0
         notes = self._notes(phase.unit_id)
-        if outcome is Outcome.OK:
+        if outcome is Outcome.OK and notes.teaches:
             # A compile error ends a phase early: it shows what it took, not what it needs.
             for clue in clues(phase, notes):
                 residual = math.log(peak_mib / self._priors[clue.sort].base_mib(clue.x))

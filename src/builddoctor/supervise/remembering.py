@@ -115,7 +115,7 @@ class Remembering:
             self.named(unit, key, cwd)
             if unit.counted:
                 self.foreseen.began(unit.unit_id, key.place, key.output)
-        self._estimator.know(unit.unit_id, key=key, past=past, archs=unit.archs)
+        self._estimator.know(unit.unit_id, key=key, past=past, archs=unit.archs, teaches=key is not None)
 
     def phase_ended(self, phase: Phase, *, outcome: Outcome, peak_mib: float, wall_s: float) -> None:
         """Keep what a phase took; only a phase that did all its work shows what it needs."""
