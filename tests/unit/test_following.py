@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from builddoctor.errors import TraceError
+from builddoctor.model.board import TimeLeft
 from builddoctor.supervise.following import Following
 from builddoctor.trace.reader import TraceReader
 from builddoctor.trace.records import AnyRecord, Note, PhaseAdmitted, PhaseQueued, Requeued, TickRecord, UnitBegan
@@ -79,6 +80,17 @@ def test_the_middle_of_a_build_is_told_as_it_is() -> None:
     )
     assert state.held.waited_s == 2
     assert [event.text for event in state.events] == ["a warning"]
+
+
+def test_the_time_left_is_what_the_supervisor_said_less_what_passed() -> None:
+    """It knows earlier builds and recipes; a trace does not."""
+    following = followed(tick(4, planned=66))
+    assert following.state().left is None
+    following.take(tick(5, planned=66, left_s=(60.0, 90.0)))
+    assert following.state(later_s=10).left == TimeLeft(low_s=50, high_s=80)
+    assert following.state(later_s=70).left == TimeLeft(low_s=0, high_s=20)
+    following.take(tick(6, left_s=(90.0, -1.0)))
+    assert following.state().left == TimeLeft(low_s=0, high_s=0)
 
 
 def test_a_phase_that_is_redone_waits_again() -> None:

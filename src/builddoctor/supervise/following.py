@@ -13,7 +13,6 @@ import msgspec
 from builddoctor.model.board import BoardState, EventRow, RunningRow, TimeLeft, WaitingRow
 from builddoctor.model.phase import Outcome
 from builddoctor.model.summary import Summary
-from builddoctor.policy.time_left import OpenUnit, time_left
 from builddoctor.supervise.accounts import Accounts
 from builddoctor.supervise.gathering import short_name
 from builddoctor.trace.records import (
@@ -96,7 +95,6 @@ class Following:
         elif isinstance(record, UnitDone):
             counted = self._units.pop(record.unit_id, False)
             self._accounts.units_done += counted
-            self._accounts.works.unit_ended(record.unit_id, counted=counted)
         elif isinstance(record, Note):
             self._note(record)
         elif isinstance(record, PhaseQueued | PhaseAdmitted | PhaseFinished | Requeued | GaveUp):
@@ -118,7 +116,6 @@ class Following:
         elif isinstance(record, PhaseFinished):
             live.runs = False
             self._peak_mib[record.phase_id] = record.peak_mib
-            self._accounts.works.phase_ran(live.asked.unit_id, record.wall_s)
             if record.outcome in ENDED or record.outcome == Outcome.WITHDRAWN.value:
                 self._accounts.phases_done += record.outcome in ENDED
                 self._forget(record.phase_id)
@@ -188,7 +185,7 @@ class Following:
             waiting=len(self._live) - len(running),
             held=next((row for row in waits if row.reason != "cores"), None),
             events=tuple(self._events),
-            left=self._left(now_s, running),
+            left=_left(tick, now_s),
             waits=waits,
             silent_s=silent_s,
         )
@@ -210,21 +207,13 @@ class Following:
         ]
         return tuple(sorted(rows, key=lambda row: -row.waited_s))
 
-    def _left(self, now_s: float, running: list[_Live]) -> TimeLeft | None:
-        if self._planned is None:
-            return None
-        works = self._accounts.works
-        done_s = {unit_id: works.done_s(unit_id) for unit_id, counted in self._units.items() if counted}
-        for live in running:
-            if live.asked.unit_id in done_s:
-                done_s[live.asked.unit_id] += now_s - live.since_s
-        return time_left(
-            works,
-            to_come=max(0, self._planned - self._accounts.units),
-            open_units=list(map(OpenUnit, done_s.values())),
-            rate=self._accounts.work_rate(now_s),
-            jobs=len(running),
-        )
+
+def _left(tick: TickRecord | None, now_s: float) -> TimeLeft | None:
+    """As the supervisor said it last, less what has passed since."""
+    if tick is None or tick.left_s is None:
+        return None
+    low_s, high_s = (max(0.0, each - max(0.0, now_s - tick.at_s)) for each in tick.left_s)
+    return TimeLeft(low_s=min(low_s, high_s), high_s=high_s)
 
 
 def _words(asked: PhaseQueued) -> str:

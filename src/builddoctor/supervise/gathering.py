@@ -5,13 +5,13 @@ Does *not* cover: showing it (``supervise.screen``, ``render``).
 
 from __future__ import annotations
 
-from builddoctor.model.board import BoardState, RunningRow, TimeLeft, WaitingRow
-from builddoctor.policy.time_left import OpenUnit, time_left
+from builddoctor.model.board import BoardState, RunningRow, WaitingRow
 from builddoctor.supervise.fronts import Fronts
 from builddoctor.supervise.phases import LivePhase
 from builddoctor.supervise.prepare import Prepared
 from builddoctor.supervise.sampler import Sampler
 from builddoctor.supervise.session import Session
+from builddoctor.supervise.time_left import build_left
 
 
 def short_name(source: str, cwd: str) -> str:
@@ -63,7 +63,7 @@ class Gathering:
             waiting=session.governor.waiting,
             held=next((row for row in waits if row.reason != "cores"), None),
             events=tuple(session.events),
-            left=self._left(planned, now_s),
+            left=build_left(session, planned, now_s),
             waits=waits,
         )
 
@@ -100,32 +100,3 @@ class Gathering:
             if live.admitted_at_s is None
         ]
         return tuple(sorted(rows, key=lambda row: -row.waited_s))
-
-    def _left(self, planned: int | None, now_s: float) -> TimeLeft | None:
-        """Only where somebody has said how many units there will be."""
-        session, accounts = self._session, self._session.accounts
-        if planned is None or session.estimator is None:
-            return None
-        works, estimator = accounts.works, session.estimator
-        foreseen = session.remembering.foreseen if session.remembering is not None else None
-        counted = [unit_id for unit_id, unit in session.units.open.items() if unit.counted]
-        done_s = {unit_id: works.done_s(unit_id) for unit_id in counted}
-        left_s: dict[str, float | None] = dict.fromkeys(counted)
-        for unit_id in counted:
-            if foreseen is not None and (work_s := foreseen.work_s(unit_id)) is not None:
-                left_s[unit_id] = max(0.0, work_s - done_s[unit_id])
-        for live in session.live.values():
-            unit_id = live.phase.unit_id
-            if unit_id in left_s:
-                ran_s = now_s - live.admitted_at_s if live.admitted_at_s is not None else 0.0
-                done_s[unit_id] += ran_s
-                pace = foreseen.pace if foreseen is not None and left_s[unit_id] is not None else 1.0
-                left_s[unit_id] = max(0.0, pace * estimator.remaining_s(live.phase) - ran_s)
-        return time_left(
-            works,
-            to_come=max(0, planned - accounts.units),
-            open_units=[OpenUnit(done_s[unit_id], left_s[unit_id]) for unit_id in left_s],
-            rate=accounts.work_rate(now_s),
-            jobs=session.governor.running,
-            foreseen=foreseen.to_come() if foreseen is not None else None,
-        )

@@ -25,6 +25,7 @@ from builddoctor.supervise.rereading import Rereading
 from builddoctor.supervise.session import Session
 from builddoctor.supervise.sharing import Sharing
 from builddoctor.supervise.thrashing import Thrashing
+from builddoctor.supervise.time_left import build_left
 from builddoctor.trace import records
 
 SHORTEST_S, LONGEST_S = 0.05, 1.0
@@ -199,6 +200,7 @@ class Sampler:
         session, at_s = self._session, self._session.at_s()
         if at_s >= self._next_tick_s:
             self._next_tick_s = at_s + TICK_EVERY_S
+            left = build_left(session, self._planned(), session.accounts.start_s + at_s)
             session.trace.write(
                 records.TickRecord(
                     at_s=at_s,
@@ -212,6 +214,7 @@ class Sampler:
                     held_units=len(session.holding),
                     oom_kills=session.evidence.total(),
                     planned=self._planned(),
+                    left_s=(round(left.low_s, 1), round(left.high_s, 1)) if left is not None else None,
                 )
             )
         if at_s >= self._next_sync_s and (self._sync is None or self._sync.done()):

@@ -250,6 +250,8 @@ class TickRecord(Record, frozen=True, kw_only=True, tag="tick"):
     oom_kills: Whole | None = None
     planned: Whole | None = None
     """units that the build tool means to compile, those that are done included; None while nobody has said"""
+    left_s: tuple[Seconds, Seconds] | None = None
+    """time until the last unit has ended, from and to; None while nobody can say"""
 
 
 class Note(Record, frozen=True, kw_only=True, tag="note"):
