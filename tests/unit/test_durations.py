@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from builddoctor.model.past import PastPhase, PastUnit, Seen, UnitKey
 from builddoctor.model.phase import Outcome, PhaseKind
+from builddoctor.policy.durations import SLOWEST_PACE
 from builddoctor.policy.estimator import LearningEstimator
 from unit.builders import phase
 
@@ -66,7 +67,7 @@ def test_the_past_says_what_the_unit_still_has_to_go() -> None:
     assert left_s[0] == 175
     assert left_s[3] == 100
     assert estimator.wall_s(phase(kind=PhaseKind.CICC)) == 40
-    estimator.observe(phase(9, kind=PhaseKind.CICC), outcome=Outcome.OK, peak_mib=100.0, wall_s=41.0)
+    estimator.observe(phase(9, kind=PhaseKind.CICC), outcome=Outcome.OK, peak_mib=100.0, wall_s=40.0)
     assert estimator.remaining_s(phase(10, kind=PhaseKind.PTXAS)) == 130
 
 
@@ -78,3 +79,38 @@ def test_a_slower_machine_is_noticed() -> None:
         done = phase(kind=PhaseKind.CUDAFE, unit_id=f"n{number}", input_mib=4.0)
         estimator.observe(done, outcome=Outcome.OK, peak_mib=300.0, wall_s=10 * before_s)
     assert estimator.wall_s(phase(kind=PhaseKind.CUDAFE, input_mib=4.0)) > 4 * before_s
+
+
+def test_the_pasts_pace_is_learned() -> None:
+    """A recipe says processor time, and three phases share two cores: all that is known takes that much longer."""
+    past = PastUnit(
+        key=KEY,
+        phases=tuple(
+            PastPhase(kind=kind, tool=kind.value, seen=(Seen(input_mib=1.0, peak_mib=100.0, wall_s=10.0),))
+            for kind in ORDER
+        ),
+    )
+    estimator = LearningEstimator()
+    assert estimator.pace == 1.0
+    for number in range(12):
+        estimator.know(f"u{number}", key=KEY, past=past)
+        done = phase(kind=PhaseKind.CICC, unit_id=f"u{number}", input_mib=1.0, tool="cicc")
+        estimator.observe(done, outcome=Outcome.OK, peak_mib=100.0, wall_s=15.0)
+    assert 1.45 < estimator.pace < 1.5
+    estimator.know("next", key=KEY, past=past)
+    front = phase(kind=PhaseKind.CUDAFE, unit_id="next", input_mib=1.0, tool="cudafe++")
+    assert estimator.wall_s(front) == 10 * estimator.pace
+    assert estimator.remaining_s(front) == 40 * estimator.pace
+    assert [each.wall_s for each in estimator.outlook("next", None)] == [10 * estimator.pace] * 4
+
+
+def test_the_pace_has_bounds() -> None:
+    """A clock that jumped says nothing of compilers."""
+    past = PastUnit(
+        key=KEY, phases=(PastPhase(kind=PhaseKind.HOST, seen=(Seen(input_mib=0.0, peak_mib=100.0, wall_s=1.0),)),)
+    )
+    estimator = LearningEstimator()
+    estimator.know("u1", key=KEY, past=past)
+    for _ in range(300):
+        estimator.observe(phase(kind=PhaseKind.HOST), outcome=Outcome.OK, peak_mib=100.0, wall_s=1000.0)
+    assert estimator.pace == SLOWEST_PACE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from builddoctor.errors import RecipeError
@@ -58,6 +59,18 @@ def test_the_work_of_all_units_is_known_beforehand() -> None:
     works = Recalling(chosen(made)).works
     assert works == {("src/a.cu", made.units[0].output): sum(each.cpu_s for each in made.units[0].phases)}
     assert min(works.values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("archs", "work_s"), [((), 17.0), (("sm_90",), 14.0), (("sm_100",), 10.5), (("sm_80", "sm_90", "sm_100"), 17.0)]
+)
+def test_the_work_is_for_the_architectures_of_this_build(archs: tuple[str, ...], work_s: float) -> None:
+    """One that the recipe does not have takes as long as those that it has."""
+    device = [figures(PhaseKind.CICC, arch=arch, cpu_s=cpu_s) for arch, cpu_s in (("compute_90", 10.0), ("sm_80", 3.0))]
+    made = recipe(recipe_unit("src/a.cu", *device, figures(PhaseKind.HOST, cpu_s=4.0)))
+    wanted = msgspec.structs.replace(HERE, archs=archs)
+    works = Recalling(chosen(made, wanted=wanted)).works
+    assert list(works.values()) == [pytest.approx(work_s)]
 
 
 def test_the_history_of_exactly_this_unit_wins() -> None:

@@ -73,15 +73,14 @@ def test_the_second_build_foresees_its_units(tmp_path: Path) -> None:
     """Three seconds then: that is to come until the unit begins, and what it has to do from then on."""
     build(tmp_path / "h", 1800.0)
     remembering = Remembering(LearningEstimator(), tmp_path / "h", cwd="/home/me/demo", tools=TOOLS)
-    to_come = remembering.foreseen.to_come()
+    to_come = remembering.foreseen.to_come(1.0)
     assert (to_come.count, to_come.mean_s) == (1, 3.0)
     began = unit(source="src/a.cu", output="a.o")
     remembering.unit_began(began, ["-c", "-O3"], "/home/me/demo")
-    assert remembering.foreseen.to_come().count == 0
-    assert remembering.foreseen.work_s(began.unit_id) == 3.0
-    remembering.phase_ended(FRONT_END, outcome=Outcome.OK, peak_mib=1800.0, wall_s=6.0)
+    assert remembering.foreseen.to_come(1.0).count == 0
+    assert remembering.foreseen.work_s(began.unit_id, 1.0) == 3.0
     remembering.unit_ended(began)
-    assert remembering.foreseen.pace > 1.1
+    assert remembering.foreseen.work_s(began.unit_id, 1.0) is None
     remembering.close()
 
 

@@ -74,6 +74,7 @@ def played(
 
     ``then_s``: what they took in an earlier build.
     """
+    pace = 1.4 if then_s else 1.0
     works = Works()
     free = [0.0] * cores
     ends: list[tuple[float, float, int]] = []
@@ -91,7 +92,7 @@ def played(
         if begins_s < now_s:
             foreseen.began(str(number), str(number), "")
         if end_s <= now_s:
-            foreseen.ended(str(number), sizes_s[number])
+            foreseen.ended(str(number))
             works.phase_ran(str(number), sizes_s[number])
             works.unit_ended(str(number), counted=True)
             work_s += sizes_s[number]
@@ -101,7 +102,7 @@ def played(
             work_s += now_s - begins_s
     for end_s, begins_s, number in ends:
         if begins_s < now_s < end_s:
-            whole_s = foreseen.work_s(str(number))
+            whole_s = foreseen.work_s(str(number), pace)
             ran_s = now_s - begins_s
             open_units.append(OpenUnit(ran_s, max(0.0, whole_s - ran_s) if whole_s is not None else None))
     left = time_left(
@@ -110,7 +111,7 @@ def played(
         open_units=open_units,
         rate=work_s / now_s,
         jobs=cores,
-        foreseen=foreseen.to_come(),
+        foreseen=foreseen.to_come(pace),
     )
     return left, ends[-1][0] - now_s
 

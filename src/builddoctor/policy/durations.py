@@ -1,6 +1,7 @@
 """How long phases take, and how long a unit still has to go: the order of admission.
 
-Covers: first guesses by input and by the unit's earlier phases, one running factor a kind, and the unit's past.
+Covers: first guesses by input and by the unit's earlier phases, one running factor a kind, and the unit's past, at the
+pace of this build.
 Does *not* cover: memory (``policy.estimator``). Times of other machines would mislead; order is all that is asked of
 these, so a common factor does not matter, and one between kinds is learned in a few phases.
 """
@@ -21,17 +22,32 @@ LARGEST_STEP = 2.0
 MEMORY = 50.0
 """Phases after which a factor follows with this much inertia."""
 
+PACE_PRIOR_S = 5.0
+PACE_MEMORY = 0.99
+SLOWEST_PACE, FASTEST_PACE = 5.0, 0.2
+"""How much longer phases take than their past says: it begins as 1, worth so much work, and follows the last hundred or
+so. Recipes give processor time, of another machine perhaps, and three phases on two cores take half as long again."""
+
 
 class Durations:
     """Running factors of this build."""
 
     def __init__(self) -> None:
         self._factor: dict[str, tuple[float, float]] = {}
+        self._then_s = self._now_s = PACE_PRIOR_S
+
+    @property
+    def pace(self) -> float:
+        """What phases take in this build over what their pasts say."""
+        return min(SLOWEST_PACE, max(FASTEST_PACE, self._now_s / self._then_s))
 
     def observe(self, phase: Phase, notes: UnitNotes, wall_s: float) -> None:
         """A phase took this long; called before the unit's notes know of it."""
         if not (math.isfinite(wall_s) and wall_s > 0):
             return
+        if known_s := _known_s(phase, notes):
+            self._then_s = PACE_MEMORY * self._then_s + known_s
+            self._now_s = PACE_MEMORY * self._now_s + wall_s
         name = _name(phase.kind, notes)
         factor, count = self._factor.get(name, (0.0, PRIOR_WEIGHT))
         step = math.log(max(wall_s, 0.01) / self._first_guess_s(phase.kind, phase.input_mib, notes)) - factor
@@ -40,10 +56,8 @@ class Durations:
 
     def wall_s(self, phase: Phase, notes: UnitNotes) -> float:
         """Time expected of one phase."""
-        if notes.past is not None:
-            known = recall(phase, notes.key, notes.past)
-            if known is not None and known.wall_s > 0:
-                return known.wall_s
+        if known_s := _known_s(phase, notes):
+            return self.pace * known_s
         return self._guess_s(phase.kind, phase.input_mib, notes)
 
     def remaining_s(self, phase: Phase, notes: UnitNotes) -> float:
@@ -98,7 +112,13 @@ class Durations:
         """What the unit's past says of the phases that this build has not seen of it yet; None without one."""
         if notes.past is None:
             return None
-        return sum(each.wall_s for each in to_come(notes, phase))
+        return self.pace * sum(each.wall_s for each in to_come(notes, phase))
+
+
+def _known_s(phase: Phase, notes: UnitNotes) -> float:
+    """What the phase took by its unit's past; 0 where that does not say."""
+    known = recall(phase, notes.key, notes.past) if notes.past is not None else None
+    return known.wall_s if known is not None else 0.0
 
 
 def _name(kind: PhaseKind, notes: UnitNotes) -> str:

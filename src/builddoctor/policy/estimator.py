@@ -81,6 +81,11 @@ class Estimator(Protocol):
         """Time expected of this phase alone."""
         ...
 
+    @property
+    def pace(self) -> float:
+        """What phases take in this build over what earlier builds or a recipe say."""
+        ...
+
     def outlook(self, unit_id: str, phase: Phase | None) -> Sequence[ExpectedPhase]:
         """What comes in this unit after ``phase`` (None: all of it), in order; empty where nobody knows."""
         ...
@@ -149,9 +154,16 @@ class LearningEstimator:
     def wall_s(self, phase: Phase) -> float:
         return self._durations.wall_s(phase, self._notes(phase.unit_id))
 
+    @property
+    def pace(self) -> float:
+        return self._durations.pace
+
     def outlook(self, unit_id: str, phase: Phase | None) -> Sequence[ExpectedPhase]:
         notes = self._notes(unit_id)
-        return to_come(notes, phase) or self._guessed(notes, phase)
+        if known := to_come(notes, phase):
+            pace = self.pace
+            return [ExpectedPhase(each.peak_mib, each.spread_mib, pace * each.wall_s) for each in known]
+        return self._guessed(notes, phase)
 
     def _guessed(self, notes: UnitNotes, phase: Phase | None) -> Sequence[ExpectedPhase]:
         """What a unit without a past has still to do once its front end is through: by the front end's figures."""

@@ -26,6 +26,10 @@ class ExactEstimator:
         self._at: dict[int, int] = {}
         self._floor_mib: dict[int, float] = {}
 
+    @property
+    def pace(self) -> float:
+        return 1.0
+
     def estimate(self, phase: Phase) -> Estimate:
         work = self._remaining(phase)[0]
         floor_mib = self._floor_mib.get(phase.phase_id, 0.0)

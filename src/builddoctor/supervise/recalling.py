@@ -8,12 +8,14 @@ Does *not* cover: how near each is (``policy.past``, ``recipes.recall``), or wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from builddoctor.model.past import PastPhase, PastUnit, UnitKey
 from builddoctor.model.phase import Phase
+from builddoctor.model.recipe import RecipeUnit
 from builddoctor.policy.past import unit_distance
 from builddoctor.recipes.recall import RecipePast
 from builddoctor.supervise.beyond_recipe import BeyondRecipe
@@ -30,12 +32,9 @@ class Recalling:
 
     @property
     def works(self) -> dict[tuple[str, str], float]:
-        """Seconds of all phases of each unit, by place and output; links are no units that anybody counts.
-
-        Also of architectures that this build is not for: how much less it takes shows in the pace of its first units.
-        """
+        """Seconds of all phases of each unit, by place and output; links are no units that anybody counts."""
         units = (unit for unit in self.chosen.recipe.units if not unit.after_all)
-        return {(unit.place, unit.output): sum(each.cpu_s for each in unit.phases) for unit in units}
+        return {(unit.place, unit.output): _work_s(unit, self.chosen.wanted.archs) for unit in units}
 
     def unit_began(self, unit_id: str, key: UnitKey, history: PastUnit | None) -> PastUnit | None:
         """The unit's past, of whatever origin."""
@@ -74,3 +73,16 @@ def joined(key: UnitKey, history: PastUnit | None, recipe: PastUnit | None) -> P
     # What is left in for an architecture that the build is not for would be waited for, though it never comes.
     kept = [phase for (kind, arch, _), phase in best.items() if not arch or arch in key.archs or kind not in here]
     return PastUnit(key=key, phases=tuple(kept))
+
+
+def _work_s(unit: RecipeUnit, archs: Sequence[str]) -> float:
+    """For these architectures; one that the recipe does not have takes as long as those that it has."""
+    by_arch: dict[str, float] = {}
+    for each in unit.phases:
+        arch = each.arch.replace("compute_", "sm_")
+        by_arch[arch] = by_arch.get(arch, 0.0) + each.cpu_s
+    host_s = by_arch.pop("", 0.0)
+    wanted = [work_s for arch, work_s in by_arch.items() if arch in archs]
+    if wanted or not (archs and by_arch):
+        return host_s + sum(wanted or by_arch.values())
+    return host_s + sum(by_arch.values()) * min(1.0, len(archs) / len(by_arch))

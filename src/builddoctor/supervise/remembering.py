@@ -130,7 +130,7 @@ class Remembering:
         """Hand the unit to the writer, and forget it."""
         key, learned = self._keys.pop(unit.unit_id, None), self._learned.pop(unit.unit_id, [])
         self._estimator.forget(unit.unit_id)
-        self.foreseen.ended(unit.unit_id, sum(each.seen.wall_s for each in learned))
+        self.foreseen.ended(unit.unit_id)
         if self.recalling is not None:
             self.recalling.unit_ended(unit.unit_id)
         if key is not None and learned and self._writer is not None:

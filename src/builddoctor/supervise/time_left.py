@@ -21,20 +21,19 @@ def build_left(session: Session, planned: int | None, now_s: float) -> TimeLeft 
     done_s = {unit_id: accounts.works.done_s(unit_id) for unit_id in counted}
     left_s: dict[str, float | None] = dict.fromkeys(counted)
     for unit_id in counted:
-        if foreseen is not None and (work_s := foreseen.work_s(unit_id)) is not None:
+        if foreseen is not None and (work_s := foreseen.work_s(unit_id, estimator.pace)) is not None:
             left_s[unit_id] = max(0.0, work_s - done_s[unit_id])
     for live in session.live.values():
         unit_id = live.phase.unit_id
         if unit_id in left_s:
             ran_s = now_s - live.admitted_at_s if live.admitted_at_s is not None else 0.0
             done_s[unit_id] += ran_s
-            pace = foreseen.pace if foreseen is not None and left_s[unit_id] is not None else 1.0
-            left_s[unit_id] = max(0.0, pace * estimator.remaining_s(live.phase) - ran_s)
+            left_s[unit_id] = max(0.0, estimator.remaining_s(live.phase) - ran_s)
     return time_left(
         accounts.works,
         to_come=max(0, planned - accounts.units),
         open_units=[OpenUnit(done_s[unit_id], left_s[unit_id]) for unit_id in left_s],
         rate=accounts.work_rate(now_s),
         jobs=session.governor.running,
-        foreseen=foreseen.to_come() if foreseen is not None else None,
+        foreseen=foreseen.to_come(estimator.pace) if foreseen is not None else None,
     )
