@@ -295,10 +295,9 @@ class Governor:
             drained = self._drains_to
             if len(self._running) >= self._slots or (drained is not None and waiting.key > drained.key):
                 break
-            if room.surely_full_for(waiting):
+            if self._passed_over(waiting, room, now_s, first=first):
                 continue
             room.reach(waiting.urgency)
-            self._estimate_again(waiting, now_s)
             reason = "another runs alone" if solo and self._running else self._blocked(waiting, room)
             if not reason:
                 actions.append(self._start(waiting, now_s))
@@ -321,12 +320,17 @@ class Governor:
             first = False
         return actions
 
-    def _estimate_again(self, waiting: Waiting, now_s: float) -> None:
-        """What others of its kind took is known since it asked; those known from the past do not change."""
-        sure = waiting.estimate.spread_mib <= SURE_SHARE * waiting.estimate.peak_mib
-        if not sure and now_s - max(waiting.asked_at_s, waiting.estimated_at_s) >= ESTIMATE_AGAIN_S:
+    def _passed_over(self, waiting: Waiting, room: Room, now_s: float, *, first: bool) -> bool:
+        """It surely does not fit. Its estimate is made anew at times: what others of its kind took is known since it
+        asked; those known from the past do not change."""
+        full = not first and room.surely_full_for(waiting)
+        old = now_s - max(waiting.asked_at_s, waiting.estimated_at_s) >= ESTIMATE_AGAIN_S
+        if old and room.estimates > 0 and not (full and self._growth.seen):
             waiting.estimated_at_s = now_s
-            waiting.estimate = self._estimator.estimate(waiting.phase)
+            if waiting.estimate.spread_mib > SURE_SHARE * waiting.estimate.peak_mib:
+                room.estimates -= 1
+                waiting.estimate = self._estimator.estimate(waiting.phase)
+        return full
 
     def _blocked(self, waiting: Waiting, room: Room) -> str:
         """Why this phase cannot start now; empty when it can."""

@@ -45,11 +45,16 @@ class Growth:
         mean = min(1.0, max(0.0, area_mib_s / (peak_mib * wall_s)))
         self._means.setdefault(kind, deque(maxlen=KEPT)).append(mean)
 
+    @property
+    def seen(self) -> bool:
+        """Enough phases have been watched that some are taken to grow."""
+        return sum(map(len, self._means.values())) >= LEAST_SEEN
+
     def full_after(self, kind: PhaseKind) -> float:
         """Share of its time, 0 to ``CAUTION``, after which a phase of this kind may be at its peak."""
         means = self._means.get(kind, ())
         if len(means) < LEAST_OF_KIND:
-            if sum(map(len, self._means.values())) < LEAST_SEEN:
+            if not self.seen:
                 return 0.0
             hasty = max(map(max, self._means.values()))
         else:

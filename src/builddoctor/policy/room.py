@@ -20,6 +20,9 @@ from builddoctor.policy.running import Running, load_of
 TRIES = 16
 """Phases a pass for which moments to come are looked at; they are the most urgent of those that do not fit now."""
 
+ESTIMATES = 16
+"""Phases a pass that are estimated anew: a thousand at once would keep gates waiting for their answers."""
+
 
 class Room:
     """Left of ``slots`` places and ``allowed_mib``; ``wall_s`` and ``urgency`` are asked of phases and units."""
@@ -46,7 +49,9 @@ class Room:
         self._kept_mib = 0.0
         self._aheads: dict[int, Ahead] = {}
         self._courses: list[tuple[float, Course]] | None = None
-        self._tries = TRIES
+        self._tries = TRIES if growth.seen else 0
+        self.estimates = ESTIMATES
+        """how many more may be estimated anew in this pass"""
         self._first: tuple[float, float] | None = None
         """(when the first in line will find room, what will be left beside it)"""
 
