@@ -20,6 +20,9 @@ from builddoctor.projects.archs import Arch, arch_environment, parse_archs
         ("10.0a", ["sm_100a"]),
         ("sm_100f", ["sm_100f"]),
         ("121", ["sm_121"]),
+        ("sm_103", ["sm_103"]),
+        ("Blackwell", ["sm_100"]),
+        ("gb300,h100", ["sm_103", "sm_90"]),
         ("sm_100,sm_90a", ["sm_100", "sm_90a"]),
         (" 80; 86  90 ", ["sm_80", "sm_86", "sm_90"]),
         ("90,sm_90,9.0,90a", ["sm_90", "sm_90a"]),
@@ -28,6 +31,12 @@ from builddoctor.projects.archs import Arch, arch_environment, parse_archs
 def test_archs_are_read_in_every_usual_form(text: str, sm: list[str]) -> None:
     """Commas, semicolons or blanks between them; each once, in the given order."""
     assert [arch.sm for arch in parse_archs(text)] == sm
+
+
+def test_native_is_this_machines_gpus() -> None:
+    """Each once, beside what else is named."""
+    assert [arch.sm for arch in parse_archs("native", native=("9.0", "10.3"))] == ["sm_90", "sm_103"]
+    assert [arch.sm for arch in parse_archs("sm_80,NATIVE", native=("9.0",))] == ["sm_80", "sm_90"]
 
 
 @pytest.mark.parametrize("text", ["", "9", "sm90", "sm_", "sm_90x", "1000", "native", "90,", "-90", "9.0.1", "sm_9_0"])

@@ -115,6 +115,22 @@ def test_a_dry_run_prints_the_command_and_starts_nothing(capsys: pytest.CaptureF
     assert not Path("out dir").exists()
 
 
+def test_a_checkout_says_its_version(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """What is known of that version is told as for one that was fetched."""
+    engine = tmp_path / "work" / "engine"
+    (engine / "transformer_engine" / "common").mkdir(parents=True)
+    (engine / "transformer_engine" / "common" / "CMakeLists.txt").touch()
+    (engine / "setup.py").touch()
+    (engine / "build_tools").mkdir()
+    (engine / "build_tools" / "VERSION.txt").write_text("2.3.0\n")
+    for name in ("cudnn-frontend", "cutlass"):
+        (engine / "3rdparty" / name).mkdir(parents=True)
+    assert main(["build", "transformer_engine", "--source", "engine", "--dry-run", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert "does not compile with CUDA 13" in shown.err
+    assert msgspec.json.decode(shown.out)["title"] == "TransformerEngine 2.3.0"
+
+
 def test_a_dry_run_names_the_recipe_it_would_go_by(capsys: pytest.CaptureFixture[str]) -> None:
     """On stderr: what it prints is to be pasted."""
     Path("kept.toml").write_text(dump(recipe()))

@@ -151,6 +151,7 @@ def test_notes_of_a_version_are_told_for_that_version(tmp_path: Path) -> None:
     """TransformerEngine 2.3 cannot be compiled with CUDA 13."""
     assert any("CUDA 13" in note for note in planned(tmp_path, "te", version="2.3").notes)
     assert not any("CUDA 13" in note for note in planned(tmp_path, "te", version="2.8").notes)
+    assert any("NVTE_CUDA_ARCHS 1.11" in note for note in planned(tmp_path, "te", version="1.9").notes)
 
 
 @pytest.mark.parametrize("project", KNOWN_PROJECTS, ids=lambda each: each.name)

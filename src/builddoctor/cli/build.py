@@ -22,6 +22,7 @@ from builddoctor.model.source_wanted import Obtained
 from builddoctor.projects.choose import Choice, choose
 from builddoctor.projects.known import recognise
 from builddoctor.projects.plan import plan_build
+from builddoctor.sensors.project_version import project_version
 from builddoctor.sources.obtain import obtain
 from builddoctor.supervise.built_before import forget_other_settings
 from builddoctor.supervise.folders import cache_folder
@@ -94,7 +95,7 @@ def build(
         os.environ,
         wheel_folder=wheels or (Path.cwd() / "dist" if got is not None else None),
         without=tuple(without or ()),
-        version=got.version if got is not None else "",
+        version=got.version if got is not None else project_version(folder),
         keep_going=keep_going,
     )
     print_notes([f"sources   {got.origin}{' (cached)' if got.cached else ''}"] if got is not None else [])

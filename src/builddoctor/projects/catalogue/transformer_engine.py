@@ -35,6 +35,10 @@ PROJECT = KnownProject(
         "Where a finished wheel of the torch extension fits, it is taken from the network.",
     ),
     versions=(
+        VersionNote(
+            until="1.12",
+            text="NVTE_BUILD_THREADS_PER_JOB is read from 1.10 on, NVTE_CUDA_ARCHS 1.11, NVTE_CMAKE_BUILD_DIR 1.12",
+        ),
         VersionNote(until="2.4", text="7 CUDA sources in the torch extension; none from 2.4 on"),
         VersionNote(until="2.4", text="does not compile with CUDA 13: it uses what cuBLAS 13 has removed"),
         VersionNote(since="2.10", text="heavy sources are compiled for 100a and 103a where 100 is asked for"),
