@@ -37,6 +37,10 @@ class TableEstimator:
     def wall_s(self, phase: Phase) -> float:
         return self.remaining_s(phase) / 2
 
+    @property
+    def pace(self) -> float:
+        return 1.0
+
     def outlook(self, unit_id: str, phase: Phase | None) -> Sequence[ExpectedPhase]:
         return ()
 

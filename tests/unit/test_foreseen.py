@@ -33,10 +33,26 @@ def test_a_unit_in_another_folder_is_the_same() -> None:
     work = ForeseenWork(KNOWN)
     work.began("u1", "csrc/b.cu", "b.cu.o")
     assert work.work_s("u1", 1.0) == 30.0
+    assert work.to_come(1.0).count == 2
     work.began("u2", "csrc/b.cu", "b.cu.o")
     work.began("u3", "src/a.cu", "a.sm90.o")
     assert (work.work_s("u2", 1.0), work.work_s("u3", 1.0)) == (None, None)
+
+
+def test_units_of_another_project_or_release_are_not_trusted() -> None:
+    """Most that began were not foreseen: those to come are not either."""
+    work = ForeseenWork(KNOWN)
+    work.began("u1", "src/a.cu", "a.cu.o")
     assert work.to_come(1.0).count == 2
+    work.began("u2", "src/new.cu", "new.cu.o")
+    assert work.to_come(1.0).count == 0
+
+
+def test_a_recipe_that_names_no_outputs_serves_any() -> None:
+    """They are optional in it."""
+    work = ForeseenWork({("src/a.cu", ""): 10.0})
+    work.began("u1", "src/a.cu", "a.cu.o")
+    assert work.work_s("u1", 1.0) == 10.0
 
 
 def test_nothing_known_is_nothing_to_come() -> None:

@@ -128,6 +128,34 @@ def test_the_work_of_a_projects_units_is_added_up(tmp_path: Path) -> None:
     assert history.works("nothing") == {}
 
 
+def test_the_work_of_links_and_of_half_built_units_is_not_counted(tmp_path: Path) -> None:
+    """Nobody counts a link among the units to come; a unit that failed in its host compile took less than it takes."""
+    history = opened(tmp_path / "h")
+    whole = finished(unit=key(output="a.o"))
+    linking = FinishedUnit(key=key(place="link lib.so", output="lib.so", archs=()), phases=whole.phases, ended_at=1.0)
+    host = FinishedPhase(
+        kind=PhaseKind.HOST, arch="", tool="cc1plus", seen=Seen(input_mib=1.0, peak_mib=50.0, wall_s=2.0)
+    )
+    history.record([whole, linking])
+    assert history.works(KEY.project) == {}
+    history.record([FinishedUnit(key=key(output="a.o"), phases=(*whole.phases, host), ended_at=2.0)])
+    assert list(history.works(KEY.project)) == [(KEY.place, "a.o")]
+
+
+@pytest.mark.parametrize(
+    ("archs", "fits"),
+    [((), True), (KEY.archs, True), ((*KEY.archs, "sm_120"), False), (("sm_120",), False)],
+)
+def test_the_work_for_other_architectures_is_another(tmp_path: Path, archs: tuple[str, ...], fits: bool) -> None:
+    """Yesterday for one, today for two."""
+    history = opened(tmp_path / "h")
+    host = FinishedPhase(
+        kind=PhaseKind.HOST, arch="", tool="cc1plus", seen=Seen(input_mib=1.0, peak_mib=50.0, wall_s=2.0)
+    )
+    history.record([FinishedUnit(key=KEY, phases=(host,), ended_at=1.0)])
+    assert bool(history.works(KEY.project, archs)) == fits
+
+
 def test_clearing_forgets_one_project_or_all(tmp_path: Path) -> None:
     """And says how many units went, phases and all."""
     history = opened(tmp_path / "h")

@@ -25,7 +25,7 @@ from builddoctor.supervise.recipe_choice import MOST_HAZARDS, ChosenRecipe, choo
 from builddoctor.supervise.remembering import Remembering
 from builddoctor.supervise.unit_keys import Toolchain
 from unit.builders import phase, unit
-from unit.recipes import HERE, figures, recipe, recipe_unit
+from unit.recipes import HERE, MADE, figures, recipe, recipe_unit
 from unit.test_recipe_recall import CICC, KEY, find, key
 
 TOOLS = Toolchain(nvcc="13.0.88", host_compiler="12.2.0", host_arch="x86_64")
@@ -62,15 +62,23 @@ def test_the_work_of_all_units_is_known_beforehand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("archs", "work_s"), [((), 17.0), (("sm_90",), 14.0), (("sm_100",), 10.5), (("sm_80", "sm_90", "sm_100"), 17.0)]
+    ("archs", "work_s"), [((), 17.0), (("sm_90",), 14.0), (("sm_100",), 10.5), (("sm_80", "sm_90", "sm_100"), 23.5)]
 )
 def test_the_work_is_for_the_architectures_of_this_build(archs: tuple[str, ...], work_s: float) -> None:
     """One that the recipe does not have takes as long as those that it has."""
     device = [figures(PhaseKind.CICC, arch=arch, cpu_s=cpu_s) for arch, cpu_s in (("compute_90", 10.0), ("sm_80", 3.0))]
-    made = recipe(recipe_unit("src/a.cu", *device, figures(PhaseKind.HOST, cpu_s=4.0)))
+    both = msgspec.structs.replace(MADE, archs=("sm_80", "sm_90"))
+    made = recipe(recipe_unit("src/a.cu", *device, figures(PhaseKind.HOST, cpu_s=4.0)), made=both)
     wanted = msgspec.structs.replace(HERE, archs=archs)
     works = Recalling(chosen(made, wanted=wanted)).works
     assert list(works.values()) == [pytest.approx(work_s)]
+
+
+def test_what_a_source_is_compiled_for_in_any_case_counts() -> None:
+    """TransformerEngine's grouped GEMM is for 90a whatever is asked."""
+    device = [figures(PhaseKind.CICC, arch=arch, cpu_s=cpu_s) for arch, cpu_s in (("sm_90", 10.0), ("sm_90a", 35.0))]
+    works = Recalling(chosen(recipe(recipe_unit("src/a.cu", *device)))).works
+    assert list(works.values()) == [45.0]
 
 
 def test_the_history_of_exactly_this_unit_wins() -> None:

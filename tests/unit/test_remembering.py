@@ -64,24 +64,40 @@ def test_what_cmake_tries_out_teaches_nothing(tmp_path: Path) -> None:
         compiled("/home/me/demo/build/CMakeFiles/4.0.2/CompilerIdCXX", "CMakeCXXCompilerId.cpp")
         compiled("/home/me/demo/build/CMakeFiles/CMakeScratch/TryCompile-x7Hj", "CMakeCXXCompilerABI.cpp")
     assert estimator.estimate(host) == before
-    compiled("/home/me/demo", "src/small.cpp")
+    uncounted = unit(unit_id="app", source="app.cpp", output="app", counted=False)
+    remembering.unit_began(uncounted, ["app.cpp", "-o", "app"], "/home/me/demo")
+    real = msgspec.structs.replace(host, unit_id="app")
+    estimator.observe(real, outcome=Outcome.OK, peak_mib=900.0, wall_s=9.0)
+    assert estimator.estimate(host).peak_mib > before.peak_mib
+    for _ in range(8):
+        compiled("/home/me/demo", "src/small.cpp")
     assert estimator.estimate(host).peak_mib < before.peak_mib
     remembering.close()
 
 
 def test_the_second_build_foresees_its_units(tmp_path: Path) -> None:
-    """Three seconds then: that is to come until the unit begins, and what it has to do from then on."""
-    build(tmp_path / "h", 1800.0)
-    remembering = Remembering(LearningEstimator(), tmp_path / "h", cwd="/home/me/demo", tools=TOOLS)
-    to_come = remembering.foreseen.to_come(1.0)
-    assert (to_come.count, to_come.mean_s) == (1, 3.0)
+    """Five seconds then: that is to come until the unit begins, and what it has to do from then on."""
     began = unit(source="src/a.cu", output="a.o")
-    remembering.unit_began(began, ["-c", "-O3"], "/home/me/demo")
-    assert remembering.foreseen.to_come(1.0).count == 0
-    assert remembering.foreseen.work_s(began.unit_id, 1.0) == 3.0
-    remembering.unit_ended(began)
-    assert remembering.foreseen.work_s(began.unit_id, 1.0) is None
-    remembering.close()
+
+    def remembering() -> Remembering:
+        return Remembering(LearningEstimator(), tmp_path / "h", cwd="/home/me/demo", tools=TOOLS, gather_s=0.0)
+
+    first = remembering()
+    assert first.foreseen.to_come(1.0).count == 0
+    first.unit_began(began, ["-c", "-O3"], "/home/me/demo")
+    first.phase_ended(FRONT_END, outcome=Outcome.OK, peak_mib=1800.0, wall_s=3.0)
+    first.phase_ended(phase(2, kind=PhaseKind.HOST), outcome=Outcome.OK, peak_mib=90.0, wall_s=2.0)
+    first.unit_ended(began)
+    first.close()
+    second = remembering()
+    to_come = second.foreseen.to_come(1.0)
+    assert (to_come.count, to_come.mean_s) == (1, 5.0)
+    second.unit_began(began, ["-c", "-O3"], "/home/me/demo")
+    assert second.foreseen.to_come(1.0).count == 0
+    assert second.foreseen.work_s(began.unit_id, 1.0) == 5.0
+    second.unit_ended(began)
+    assert second.foreseen.work_s(began.unit_id, 1.0) is None
+    second.close()
 
 
 def test_only_phases_that_did_all_their_work_are_remembered(tmp_path: Path) -> None:

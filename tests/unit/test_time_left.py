@@ -104,7 +104,8 @@ def played(
         if begins_s < now_s < end_s:
             whole_s = foreseen.work_s(str(number), pace)
             ran_s = now_s - begins_s
-            open_units.append(OpenUnit(ran_s, max(0.0, whole_s - ran_s) if whole_s is not None else None))
+            left_s = max(0.0, whole_s - ran_s) if whole_s is not None else None
+            open_units.append(OpenUnit(ran_s, left_s, left_s is not None))
     left = time_left(
         works,
         to_come=len(sizes_s) - begun,
@@ -162,6 +163,19 @@ def test_where_only_some_are_foreseen_the_others_are_as_those_seen() -> None:
     assert without is not None
     assert half is not None
     assert half.low_s < 110 < half.high_s < without.high_s
+
+
+def test_where_all_have_begun_and_nobody_knows_them_nothing_is_foreseen() -> None:
+    """A wide window lets all units begin at once, where they wait: that is no knowledge of them."""
+    nothing = Foreseen(count=0, mean_s=0.0, spread=0.0, longest_s=0.0)
+    waiting = [OpenUnit(0.0)] * 60
+    assert time_left(works_of(10.0), to_come=0, open_units=waiting, rate=2.0, foreseen=nothing) is None
+    unknown = time_left(works_of(*[10.0] * 5), to_come=0, open_units=waiting, rate=2.0, foreseen=nothing)
+    known = [OpenUnit(0.0, 10.0, foreseen=True)] * 60
+    foreseen = time_left(works_of(*[10.0] * 5), to_come=0, open_units=known, rate=2.0, foreseen=nothing)
+    assert unknown is not None
+    assert foreseen is not None
+    assert unknown.high_s / unknown.low_s > 1.5 * foreseen.high_s / foreseen.low_s
 
 
 def test_a_part_of_what_is_known_may_be_any_part() -> None:

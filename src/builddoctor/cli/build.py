@@ -109,7 +109,7 @@ def build(
         cores=cores,
         toolkit=toolkit,
         trace=os.path.abspath(trace) if trace else "",
-        summary=summary,
+        summary="" if dry_run else summary,
         ignore_caps=ignore_caps,
         no_doctor=no_doctor,
         auto_remedy=auto_remedy,

@@ -29,6 +29,9 @@ MOST_SEEN = 64
 
 MOST_BUILDS = 1_000_000
 
+OWN_ARCHS = 2
+"""Architectures that a source is compiled for whatever is asked (TransformerEngine's 90a beside 100)."""
+
 
 def values(key: UnitKey) -> tuple[str, ...]:
     return (
@@ -92,6 +95,12 @@ def seen_of(text: str) -> tuple[Seen, ...]:
         # A damaged or edited file: figures that no compiler has.
         if 0 <= input_mib <= LARGEST_MIB and 0 < peak_mib <= LARGEST_MIB and 0 <= wall_s <= LONGEST_S
     )
+
+
+def fits_archs(made_for: str, archs: Sequence[str]) -> bool:
+    """A unit that was built for ``made_for`` takes as much in a build for ``archs`` (none: nobody says)."""
+    then = set(filter(None, made_for.split(",")))
+    return not then or not archs or (then >= set(archs) and len(then) <= len(archs) + OWN_ARCHS)
 
 
 def work_of(builds: object, seen: object) -> float:

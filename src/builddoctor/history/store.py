@@ -22,9 +22,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from builddoctor.history.damage import alone_with, check, is_damage, move_aside, size_mib
-from builddoctor.history.rows import key, past_phase, record, time_of, values, work_of
+from builddoctor.history.rows import fits_archs, key, past_phase, record, time_of, values, work_of
 from builddoctor.history.schema import COLUMNS, EXACTLY, VERSION, bring_up_to_date, version_of
 from builddoctor.model.past import FinishedUnit, PastUnit, UnitKey
+from builddoctor.model.phase import PhaseKind
 from builddoctor.policy.past import unit_distance
 
 BUSY_S = 5.0
@@ -39,8 +40,8 @@ MOVE_WAIT_S = 2.0
 
 LEAST_GOING = 100
 
-MOST_WORKS = 10_000
-"""Phases that are read at once, in some 80 ms."""
+MOST_WORKS = 2000
+"""Units whose phases are read at once."""
 
 _UNWRITABLE = "the history {} can be read but not written: this build is not added to it"
 
@@ -184,21 +185,28 @@ class History:
         rows = self._rows(query, (project,))
         return [self._unit(row) for row in rows]
 
-    def works(self, project: str) -> dict[tuple[str, str], float]:
-        """Seconds of all phases of each unit of a project, by place and output; in the latest way it was built.
+    def works(self, project: str, archs: Sequence[str] = ()) -> dict[tuple[str, str], float]:
+        """Seconds of all phases of each unit of a project, by place and output; in the latest way it was built whole.
 
-        Of a large project the latest only: a build waits for the answer.
+        ``archs``: for these, and for no more than a source of its own adds. Of a large project the latest units only: a
+        build waits for the answer. Links are no units that anybody counts.
         """
         query = (
-            "SELECT units.id, place, output, builds, seen FROM units JOIN phases ON phases.unit = units.id "
-            "WHERE project = ? ORDER BY units.updated_at DESC, units.id DESC LIMIT ?"
+            "SELECT latest.id, place, output, archs, kind, builds, seen FROM "
+            "(SELECT * FROM units WHERE project = ? AND place NOT LIKE 'link %' "
+            "ORDER BY updated_at DESC LIMIT ?) AS latest "
+            "JOIN phases ON phases.unit = latest.id ORDER BY latest.updated_at DESC, latest.id DESC"
         )
-        found: dict[tuple[str, str], tuple[int, float]] = {}
-        for unit, place, output, builds, seen in self._rows(query, (project, MOST_WORKS)):
-            latest, work_s = found.get((str(place), str(output)), (unit, 0.0))
-            if unit == latest:
-                found[str(place), str(output)] = (unit, work_s + work_of(builds, seen))
-        return {name: work_s for name, (_, work_s) in found.items()}
+        sums: dict[tuple[int, str, str, str], tuple[float, bool]] = {}
+        for unit, place, output, made_for, kind, builds, seen in self._rows(query, (project, MOST_WORKS)):
+            name = (unit, str(place), str(output), str(made_for))
+            work_s, whole = sums.get(name, (0.0, not made_for))
+            sums[name] = (work_s + work_of(builds, seen), whole or kind == PhaseKind.HOST.value)
+        found: dict[tuple[str, str], float] = {}
+        for (_, place, output, made_for), (work_s, whole) in sums.items():
+            if whole and fits_archs(made_for, archs):
+                found.setdefault((place, output), work_s)
+        return found
 
     def _rows(self, query: str, wanted: Sequence[str | int]) -> list[tuple[Any, ...]]:
         return self._ask(lambda db: db.execute(query, wanted).fetchall(), list[tuple[Any, ...]]())

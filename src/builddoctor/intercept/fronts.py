@@ -114,14 +114,19 @@ def _asks_only(argv: Sequence[str]) -> bool:
 
 def _build_folder(name: str, argv: Sequence[str], cwd: str) -> Path | None:
     if name == "cmake":
-        return Path(cwd, argv[argv.index("--build") + 1]) if "--build" in argv[:-1] else None
-    folder = Path(cwd)
+        folder = argv[argv.index("--build") + 1] if "--build" in argv[:-1] else ""
+        return Path(cwd, folder) if folder and not folder.startswith("-") else None
+    found = Path(cwd)
     for index, word in enumerate(argv):
-        if word == "-C" and index + 1 < len(argv):
-            folder /= argv[index + 1]
-        elif word.startswith("-C") and len(word) > 2:
-            folder /= word[2:]
-    return folder
+        if word in ("-C", "--directory") and index + 1 < len(argv):
+            folder = argv[index + 1]
+        elif word.startswith(("-C", "--directory=")) and word != "-C":
+            folder = word.removeprefix("--directory=").removeprefix("-C")
+        else:
+            continue
+        # make goes from one to the next; of ninja's the last counts.
+        found = found / folder if name in MAKE_NAMES else Path(cwd, folder)
+    return found
 
 
 def _head(file: Path) -> str:

@@ -49,7 +49,8 @@ class UnitNotes:
         self.staleness = 0.0
         """how far this build's phases lie from the unit's past, as a residual"""
         self.version = 0
-        self.remaining: dict[int, tuple[int, float]] = {}
+        self.remaining: dict[int, tuple[int, float, float]] = {}
+        """by phase: version of these notes, seconds that were guessed, seconds that the past says"""
 
     def note(self, done: Done) -> None:
         """A phase of the unit ended."""

@@ -2,8 +2,8 @@
 
 Covers: first guesses by input and by the unit's earlier phases, one running factor a kind, and the unit's past, at the
 pace of this build.
-Does *not* cover: memory (``policy.estimator``). Times of other machines would mislead; order is all that is asked of
-these, so a common factor does not matter, and one between kinds is learned in a few phases.
+Does *not* cover: memory (``policy.estimator``). First guesses are for the order alone: a factor common to all does not
+matter to it, and one between kinds is learned in a few phases.
 """
 
 from __future__ import annotations
@@ -64,13 +64,16 @@ class Durations:
         """Time from the phase's start to the end of its unit, its phases one after the other."""
         known = notes.remaining.get(phase.phase_id)
         if known is not None and known[0] == notes.version:
-            return known[1]
-        own_s = self.wall_s(phase, notes)
-        later_s = self._past_s(phase, notes)
-        if later_s is None:
-            later_s = self._later_s(phase, own_s, notes)
-        notes.remaining[phase.phase_id] = (notes.version, own_s + later_s)
-        return own_s + later_s
+            return known[1] + self.pace * known[2]
+        own_s, past_s = 0.0, _known_s(phase, notes)
+        if not past_s:
+            own_s = self._guess_s(phase.kind, phase.input_mib, notes)
+        if notes.past is not None:
+            past_s += sum(each.wall_s for each in to_come(notes, phase))
+        else:
+            own_s += self._later_s(phase, own_s, notes)
+        notes.remaining[phase.phase_id] = (notes.version, own_s, past_s)
+        return own_s + self.pace * past_s
 
     def _guess_s(self, kind: PhaseKind, input_mib: float, notes: UnitNotes) -> float:
         factor, _ = self._factor.get(_name(kind, notes), (0.0, 0.0))
@@ -107,12 +110,6 @@ class Durations:
         ptxas_s = 0.5 * own_s if kind is PhaseKind.CICC else 0.0
         host_s = self._guess_s(PhaseKind.HOST, 1.0, notes) if notes.cicc is not None else 0.8 + 0.5 * cicc_s
         return ptxas_s + max(0, to_go - 1) * 1.5 * cicc_s + host_s
-
-    def _past_s(self, phase: Phase, notes: UnitNotes) -> float | None:
-        """What the unit's past says of the phases that this build has not seen of it yet; None without one."""
-        if notes.past is None:
-            return None
-        return self.pace * sum(each.wall_s for each in to_come(notes, phase))
 
 
 def _known_s(phase: Phase, notes: UnitNotes) -> float:

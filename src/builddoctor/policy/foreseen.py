@@ -13,7 +13,10 @@ from collections.abc import Mapping
 import msgspec
 
 Works = Mapping[tuple[str, str], float]
-"""Seconds of all phases of a unit, added up, by its place and its output (``model.past.UnitKey``)."""
+"""Seconds of all phases of a unit, added up, by its place and its output (``model.past.UnitKey``; empty: any)."""
+
+TRUSTED_SHARE = 0.9
+"""Of the units that have begun so many must have been foreseen, or those to come are of another project or release."""
 
 
 LONGEST_S = 1e6
@@ -40,12 +43,16 @@ class ForeseenWork:
             if 0 < work_s <= LONGEST_S:
                 self._unseen.setdefault((_file(place), output), {})[place] = work_s
         self._open: dict[str, float] = {}
+        self._met = self._missed = 0
 
     def began(self, unit_id: str, place: str, output: str) -> None:
         """A unit of this name began; one of another folder is the same when its file and its output are."""
-        there = self._unseen.get((_file(place), output))
-        if there:
-            self._open[unit_id] = there.pop(place if place in there else next(iter(there)))
+        there = self._unseen.get((_file(place), output)) or self._unseen.get((_file(place), ""))
+        if not there:
+            self._missed += 1
+            return
+        self._met += 1
+        self._open[unit_id] = there.pop(place if place in there else next(iter(there)))
 
     def ended(self, unit_id: str) -> None:
         """It is done."""
@@ -57,7 +64,9 @@ class ForeseenWork:
         return pace * then_s if then_s is not None else None
 
     def to_come(self, pace: float) -> Foreseen:
-        """Those that have not begun."""
+        """Those that have not begun; none where most that have begun were not foreseen."""
+        if self._met < TRUSTED_SHARE * (self._met + self._missed):
+            return Foreseen(count=0, mean_s=0.0, spread=0.0, longest_s=0.0)
         works_s = [pace * work_s for there in self._unseen.values() for work_s in there.values()]
         count = len(works_s)
         mean_s = sum(works_s) / count if count else 0.0

@@ -47,7 +47,8 @@ OPEN_AGAIN_S = 1.0
 """What all open units still take is added up this often."""
 
 ESTIMATE_AGAIN_S = 2.0
-"""Estimates of phases that wait are made anew this often."""
+LONG_LINE = 64
+"""Estimates of phases that wait are made anew this often; less often where more wait, so that each has its turn."""
 
 LINGER_S = 0.25
 """Between two phases of a unit nvcc, a shell and a gate need some 30 ms; then it does not ask any more."""
@@ -84,7 +85,7 @@ class Governor:
         self._cores = max(1, cores or slots)
         self._budget_mib = budget_mib
         self._share_mib = float("inf")
-        self._planner = Planner(estimator.remaining_s, slots=slots, searches=searches)
+        self._planner = Planner(estimator.remaining_s, slots=slots, searches=searches, pace=lambda: estimator.pace)
         self._waiting = Line(self._planner.priority)
         self._units: set[str] = set()
         self._opening = Opening(
@@ -323,8 +324,9 @@ class Governor:
     def _passed_over(self, waiting: Waiting, room: Room, now_s: float, *, first: bool) -> bool:
         """It surely does not fit. Its estimate is made anew at times: what others of its kind took is known since it
         asked; those known from the past do not change."""
-        full = not first and room.surely_full_for(waiting)
-        old = now_s - max(waiting.asked_at_s, waiting.estimated_at_s) >= ESTIMATE_AGAIN_S
+        full = bool(self._running) and not first and room.surely_full_for(waiting)
+        again_s = ESTIMATE_AGAIN_S * max(1.0, len(self._waiting) / LONG_LINE)
+        old = now_s - max(waiting.asked_at_s, waiting.estimated_at_s) >= again_s
         if old and room.estimates > 0 and not (full and self._growth.seen):
             waiting.estimated_at_s = now_s
             if waiting.estimate.spread_mib > SURE_SHARE * waiting.estimate.peak_mib:

@@ -32,6 +32,9 @@ CRITICAL_SHARE = 0.85
 LEAST_REST_S = 1.0
 """A unit that takes this much of the rest of the build must not wait."""
 
+PACE_STEP = 0.05
+"""A pace that has moved by so much (residual) has all that wait put in order again."""
+
 MOST_PHASES = 6000
 """With more phases to come any order by length packs well, and a trial takes longer than a gate should wait."""
 
@@ -41,8 +44,16 @@ UnitsToCome = Callable[[], Sequence[UnitToCome]]
 class Planner:
     """Order of one build."""
 
-    def __init__(self, remaining_s: Callable[[Phase], float], *, slots: int, searches: bool = True) -> None:
+    def __init__(
+        self,
+        remaining_s: Callable[[Phase], float],
+        *,
+        slots: int,
+        searches: bool = True,
+        pace: Callable[[], float] = lambda: 1.0,
+    ) -> None:
         self._remaining_s = remaining_s
+        self._pace, self._paced = pace, 1.0
         self._slots = slots
         self._searches = searches
         self._slopes: dict[str, float] = {}
@@ -71,6 +82,14 @@ class Planner:
 
     def think(self, to_come: UnitsToCome, *, budget_mib: float, now_s: float) -> bool:
         """Look a little further for a better order; True when priorities have changed."""
+        pace = self._pace()
+        moved = abs(math.log(pace / self._paced)) > PACE_STEP
+        if moved:
+            # Who asked before was given the seconds of another pace.
+            self._paced = pace
+        return self._look(to_come, budget_mib, now_s) or moved
+
+    def _look(self, to_come: UnitsToCome, budget_mib: float, now_s: float) -> bool:
         if self._search is None:
             if now_s < (min(self._next_s, self._began_s + NEWS_AFTER_S) if self._news else self._next_s):
                 return False

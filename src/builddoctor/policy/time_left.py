@@ -87,6 +87,8 @@ class OpenUnit(msgspec.Struct, frozen=True):
     """work done in it"""
     left_s: float | None = None
     """work left, where somebody has an estimate of this very unit"""
+    foreseen: bool = False
+    """earlier builds or a recipe know it"""
 
 
 def time_left(
@@ -104,7 +106,7 @@ def time_left(
     that is more than the rate says; ``foreseen``: those among them that earlier builds had.
     """
     covered = min(to_come, foreseen.count) if foreseen is not None else 0
-    all_known = foreseen is not None and covered == to_come
+    all_known = covered == to_come and all(unit.foreseen for unit in open_units)
     if works.count < (1 if all_known else LEAST_UNITS) or not (math.isfinite(rate) and rate > 0):
         return None
     # Short units end first: those that ended are shorter than all. As far as units differ, work in open ones counts.
@@ -117,9 +119,11 @@ def time_left(
     middle_s = max((sum(known_s) + unseen_s) / rate, longest_s)
     left = to_come + len(known_s)
     error = Z * LEAST_ERROR
-    if foreseen is not None and all_known:
+    if all_known:
         # Of a build that was begun before only a part is still to come, and nobody says which.
-        part = foreseen.spread * math.sqrt(max(0.0, 1 / covered - 1 / foreseen.count)) if covered else 0.0
+        among = foreseen.count if foreseen is not None else 0
+        spread = foreseen.spread if foreseen is not None else 0.0
+        part = spread * math.sqrt(max(0.0, 1 / covered - 1 / among)) if covered else 0.0
         error = Z * math.hypot(LEAST_ERROR, part)
     elif left:
         sampling = works.spread * math.sqrt(1 / works.count + 1 / left)
@@ -127,8 +131,9 @@ def time_left(
     # The last units end one by one: at full rate all the time it takes less, with the longest last it takes more.
     fastest = max(rate, jobs) if jobs is not None and math.isfinite(jobs) else rate
     low_s = max((sum(known_s) + unseen_s) / fastest, 0.7 * longest_s) / (1 + error)
-    if foreseen is not None and all_known:
-        tail_s = FORESEEN_TAIL_SHARE * max(longest_s, _known(foreseen.longest_s) if covered else 0.0)
+    if all_known:
+        unseen_longest_s = _known(foreseen.longest_s) if foreseen is not None and covered else 0.0
+        tail_s = FORESEEN_TAIL_SHARE * max(longest_s, unseen_longest_s)
     else:
         tail_s = max(TAIL_SPREADS * works.spread * mean_s, TAIL_SHARE * works.largest_s) if left else 0.0
     return TimeLeft(low_s=min(low_s, middle_s), high_s=middle_s * (1 + error * (1 + differ / 2)) + tail_s)

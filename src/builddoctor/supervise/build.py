@@ -21,7 +21,6 @@ import msgspec
 
 import builddoctor
 from builddoctor.errors import BuildLostError
-from builddoctor.intercept.fronts import works_in
 from builddoctor.intercept.guardian import Guardian, become_subreaper, exit_code_of
 from builddoctor.intercept.protocol import Connection, serve
 from builddoctor.model.request import RunRequest
@@ -55,6 +54,7 @@ from builddoctor.supervise.screen import Screen
 from builddoctor.supervise.session import Session
 from builddoctor.supervise.sharing import open_sharing
 from builddoctor.supervise.staged import WHY_PAUSED, command_of, tell_if_unstaged
+from builddoctor.supervise.unit_keys import project_folder
 from builddoctor.supervise.versions import toolchain, versions
 from builddoctor.trace.masking import mask_argv
 from builddoctor.trace.records import TRACE_SCHEMA, End, Header, Note
@@ -147,9 +147,10 @@ class _Build:
         self.remembering = Remembering(
             estimator,
             history_file(seen.env),
-            cwd=works_in(request.command, request.cwd),
+            cwd=project_folder(request.command, request.cwd),
             tools=toolchain(prepared),
             recalling=Recalling(seen.recipe) if seen.recipe is not None else None,
+            archs=request.archs,
         )
         self.session = Session(
             governor=Governor(

@@ -34,7 +34,8 @@ class Recalling:
     def works(self) -> dict[tuple[str, str], float]:
         """Seconds of all phases of each unit, by place and output; links are no units that anybody counts."""
         units = (unit for unit in self.chosen.recipe.units if not unit.after_all)
-        return {(unit.place, unit.output): _work_s(unit, self.chosen.wanted.archs) for unit in units}
+        made_for = self.chosen.recipe.fingerprint.archs
+        return {(unit.place, unit.output): _work_s(unit, self.chosen.wanted.archs, made_for) for unit in units}
 
     def unit_began(self, unit_id: str, key: UnitKey, history: PastUnit | None) -> PastUnit | None:
         """The unit's past, of whatever origin."""
@@ -75,14 +76,16 @@ def joined(key: UnitKey, history: PastUnit | None, recipe: PastUnit | None) -> P
     return PastUnit(key=key, phases=tuple(kept))
 
 
-def _work_s(unit: RecipeUnit, archs: Sequence[str]) -> float:
-    """For these architectures; one that the recipe does not have takes as long as those that it has."""
+def _work_s(unit: RecipeUnit, archs: Sequence[str], made_for: Sequence[str]) -> float:
+    """For these architectures, and those that a source is compiled for whatever is asked. One that the recipe was not
+    ``made_for`` takes as long as those that it was."""
     by_arch: dict[str, float] = {}
     for each in unit.phases:
         arch = each.arch.replace("compute_", "sm_")
         by_arch[arch] = by_arch.get(arch, 0.0) + each.cpu_s
     host_s = by_arch.pop("", 0.0)
-    wanted = [work_s for arch, work_s in by_arch.items() if arch in archs]
-    if wanted or not (archs and by_arch):
-        return host_s + sum(wanted or by_arch.values())
-    return host_s + sum(by_arch.values()) * min(1.0, len(archs) / len(by_arch))
+    if not by_arch or not archs:
+        return host_s + sum(by_arch.values())
+    kept_s = sum(work_s for arch, work_s in by_arch.items() if arch in archs or arch not in made_for)
+    missing = [arch for arch in archs if arch not in made_for]
+    return host_s + kept_s + len(missing) * sum(by_arch.values()) / len(by_arch)

@@ -19,7 +19,6 @@ from pathlib import Path
 import msgspec
 
 from builddoctor.errors import RecipeError
-from builddoctor.intercept.fronts import works_in
 from builddoctor.intercept.knobs import JOB_KNOBS, THREAD_KNOBS
 from builddoctor.model.recipe import Hazard, Recipe
 from builddoctor.model.request import RunRequest
@@ -28,7 +27,7 @@ from builddoctor.recipes.matching import Distance, Wanted, distance, nearest
 from builddoctor.recipes.shelf import Shelved, find_recipe, shelved, user_folder
 from builddoctor.sensors.project_version import project_version
 from builddoctor.sensors.root import page_size
-from builddoctor.supervise.unit_keys import Toolchain, project_of
+from builddoctor.supervise.unit_keys import Toolchain, project_folder, project_of
 from builddoctor.units import one_line, printable, shell_word
 
 NO_RECIPE = "none"
@@ -91,7 +90,7 @@ def _chosen(found: Shelved, wanted: Wanted, request: RunRequest, env: Mapping[st
 
 def wanted_of(request: RunRequest, tools: Toolchain) -> Wanted:
     """What is known of a build before it starts."""
-    project = project_of(works_in(request.command, request.cwd))
+    project = project_of(project_folder(request.command, request.cwd))
     return Wanted(
         project=project.name,
         version=project_version(project.folder),

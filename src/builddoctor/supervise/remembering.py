@@ -21,7 +21,7 @@ from builddoctor.model.phase import Outcome, Phase, Unit
 from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.policy.foreseen import ForeseenWork
 from builddoctor.supervise.recalling import Recalling
-from builddoctor.supervise.unit_keys import Project, Projects, Toolchain, unit_key
+from builddoctor.supervise.unit_keys import Project, Projects, Toolchain, tried_out, unit_key
 
 OPEN_WAIT_S = 2.0
 """Another build may be writing just when this one starts."""
@@ -57,6 +57,7 @@ class Remembering:
         tools: Toolchain,
         gather_s: float = GATHER_S,
         recalling: Recalling | None = None,
+        archs: tuple[str, ...] = (),
     ) -> None:
         self.named: Callable[[Unit, UnitKey, str], None] = lambda *_: None
         """told of every unit that has a name across builds, and of the folder its driver runs in"""
@@ -72,10 +73,15 @@ class Remembering:
         self._writer: _Writer | None = None
         self._keys: dict[str, UnitKey] = {}
         self._learned: dict[str, list[FinishedPhase]] = {}
-        self._foreseen: ForeseenWork | None = None
+        self.foreseen = ForeseenWork(recalling.works if recalling is not None else {})
+        """work of the project's units, as a recipe or earlier builds here have it"""
         if path is None:
             return
         opened = self._open(path, OPEN_WAIT_S)
+        if opened.history is not None and recalling is None:
+            opened.history.wait_at_most(OPEN_WAIT_S)
+            self.foreseen = ForeseenWork(opened.history.works(self.project.name, archs))
+            opened.history.wait_at_most(READ_WAIT_S)
         self.problem = "" if opened.busy else opened.problem
         if opened.busy or (opened.history is not None and opened.history.writable):
             self._writer = _Writer(path, gather_s)
@@ -84,15 +90,6 @@ class Remembering:
     def project(self) -> Project:
         """The one that is built."""
         return self._projects.own
-
-    @property
-    def foreseen(self) -> ForeseenWork:
-        """Work of the project's units, as a recipe and earlier builds here have it."""
-        if self._foreseen is None:
-            known = self.recalling.works if self.recalling is not None else {}
-            here = self._history.works(self.project.name) if self._history is not None else {}
-            self._foreseen = ForeseenWork({**known, **here})
-        return self._foreseen
 
     def _open(self, path: Path, busy_s: float) -> Opened:
         opened = History.open(path, busy_s=busy_s)
@@ -115,7 +112,7 @@ class Remembering:
             self.named(unit, key, cwd)
             if unit.counted:
                 self.foreseen.began(unit.unit_id, key.place, key.output)
-        self._estimator.know(unit.unit_id, key=key, past=past, archs=unit.archs, teaches=key is not None)
+        self._estimator.know(unit.unit_id, key=key, past=past, archs=unit.archs, teaches=not tried_out(unit, cwd))
 
     def phase_ended(self, phase: Phase, *, outcome: Outcome, peak_mib: float, wall_s: float) -> None:
         """Keep what a phase took; only a phase that did all its work shows what it needs."""

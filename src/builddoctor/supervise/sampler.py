@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from builddoctor.model.board import TimeLeft
 from builddoctor.model.limits import MemoryReading
 from builddoctor.policy.budget import OPEN_UNIT_MIB, allowance, budget_mib
 from builddoctor.policy.events import Sampled
@@ -196,11 +197,17 @@ class Sampler:
         self._last = (now_s, total_mib)
         self._samples += busy
 
+    def _left(self, at_s: float) -> TimeLeft | None:
+        try:
+            return build_left(self._session, self._planned(), self._session.accounts.start_s + at_s)
+        except Exception:  # noqa: BLE001 - memory is watched here: no figure for a screen may end that
+            return None
+
     def _keep_trace(self) -> None:
         session, at_s = self._session, self._session.at_s()
         if at_s >= self._next_tick_s:
             self._next_tick_s = at_s + TICK_EVERY_S
-            left = build_left(session, self._planned(), session.accounts.start_s + at_s)
+            left = self._left(at_s)
             session.trace.write(
                 records.TickRecord(
                     at_s=at_s,

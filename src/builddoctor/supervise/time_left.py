@@ -20,9 +20,11 @@ def build_left(session: Session, planned: int | None, now_s: float) -> TimeLeft 
     counted = [unit_id for unit_id, unit in session.units.open.items() if unit.counted]
     done_s = {unit_id: accounts.works.done_s(unit_id) for unit_id in counted}
     left_s: dict[str, float | None] = dict.fromkeys(counted)
+    known: set[str] = set()
     for unit_id in counted:
         if foreseen is not None and (work_s := foreseen.work_s(unit_id, estimator.pace)) is not None:
             left_s[unit_id] = max(0.0, work_s - done_s[unit_id])
+            known.add(unit_id)
     for live in session.live.values():
         unit_id = live.phase.unit_id
         if unit_id in left_s:
@@ -32,7 +34,7 @@ def build_left(session: Session, planned: int | None, now_s: float) -> TimeLeft 
     return time_left(
         accounts.works,
         to_come=max(0, planned - accounts.units),
-        open_units=[OpenUnit(done_s[unit_id], left_s[unit_id]) for unit_id in left_s],
+        open_units=[OpenUnit(done_s[unit_id], left_s[unit_id], unit_id in known) for unit_id in left_s],
         rate=accounts.work_rate(now_s),
         jobs=session.governor.running,
         foreseen=foreseen.to_come(estimator.pace) if foreseen is not None else None,

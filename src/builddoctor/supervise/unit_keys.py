@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from builddoctor.intercept.fronts import works_in
 from builddoctor.intercept.unit_options import options_digest
 from builddoctor.model.past import UnitKey
 from builddoctor.model.phase import Unit
@@ -91,6 +92,13 @@ def project_of(cwd: str) -> Project:
     return Project(folder=folder, name=_name(folder), marked=marked is not None)
 
 
+def project_folder(command: Sequence[str], cwd: str) -> str:
+    """Where the project of a build is looked for: the folder that its command works in, unless that is a build folder
+    that lies elsewhere."""
+    there = works_in(command, cwd)
+    return there if project_of(there).marked or not project_of(cwd).marked else cwd
+
+
 def _name(folder: Path) -> str:
     """What the project calls itself, else where it was fetched from, else its folder's name."""
     if found := project_name(folder):
@@ -109,11 +117,16 @@ def _there(path: Path) -> bool:
         return False
 
 
+def tried_out(unit: Unit, cwd: str) -> bool:
+    """A configure step compiles it to see whether it can."""
+    return bool(_SCRATCH.search(f"{cwd}/{unit.source}") or _SCRATCH.match(os.path.basename(unit.output)))
+
+
 def unit_key(unit: Unit, argv: Sequence[str], cwd: str, project: Project, tools: Toolchain) -> UnitKey | None:
     """The unit's name; None for what a configure step tries out, which is never the same twice."""
-    output = os.path.basename(unit.output)
-    if _SCRATCH.search(f"{cwd}/{unit.source}") or _SCRATCH.match(output):
+    if tried_out(unit, cwd):
         return None
+    output = os.path.basename(unit.output)
     if not unit.counted and (unit.source or not output):
         return None
     source = os.path.normpath(os.path.join(cwd, unit.source))
