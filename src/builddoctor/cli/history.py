@@ -40,7 +40,7 @@ def show(project: Project = "", json: JsonOption = False) -> None:
 
 @app.command("clear")
 def clear(project: Project = "", json: JsonOption = False) -> None:
-    """Forget all earlier builds, or those of one project. Later builds then begin without."""
+    """Forget all earlier builds, or those of one project. Later builds start without what they taught."""
     history = _open()
     gone: int | None = 0
     if history is not None:

@@ -32,7 +32,7 @@ Cores = Annotated[
         "--cores",
         metavar="N",
         show_default=False,
-        help="Compiler phases that may run at once.  [default: usable cores]",
+        help="Compiler phases that may run at once.  [default: usable cores, and one more for each eight]",
     ),
 ]
 ToolkitOption = Annotated[
@@ -54,7 +54,7 @@ AutoRemedy = Annotated[
 ]
 
 NoDoctor = Annotated[
-    bool, typer.Option("--no-doctor", help="Do not examine host, toolchain and source first; start whatever they are.")
+    bool, typer.Option("--no-doctor", help="Do not examine host, toolchain and source first; start even what cannot succeed.")
 ]
 
 RecipeOption = Annotated[
@@ -63,7 +63,7 @@ RecipeOption = Annotated[
         "--recipe",
         metavar="NAME|FILE|none",
         show_default=False,
-        help="Figures measured before, to plan by. They lower or raise no limit, and set no variable.",
+        help="Figures measured before, to plan by. They change no limit and set no variable.",
     ),
 ]
 
@@ -143,7 +143,8 @@ def named_recipe(recipe: str) -> Shelved | None:
 def _check_writable(path: Path) -> None:
     """A summary that cannot be written is said before the build, not after it."""
     try:
-        with path.open("ab"):
+        # Emptied: where builddoctor itself fails, an earlier build's figures must not be taken for this one's.
+        with path.open("wb"):
             pass
     except OSError as error:
         raise FolderNotWritableError(

@@ -116,7 +116,7 @@ def from_trace(
 ) -> None:
     """A recipe of a build that ran under builddoctor. Several traces of one project become one recipe.
 
-    A build that was gone on with later is whole with the traces of both.
+    For a build that was resumed, give the traces of both runs.
     """
     paths = [find_trace(trace) for trace in traces]
     target = Path(output) if output else None
