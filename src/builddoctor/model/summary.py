@@ -17,7 +17,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     """the build's own exit code; 128 + N after signal N"""
     verdict: str | None = None
-    """why it failed, as its trace was judged at the end (``model.verdict.VerdictName``); null where it did not"""
+    """why it failed, as its trace was judged at the end (one of the verdicts in remedies.md); null where it did not"""
     wall_s: float
     """from the start of the build command to its end"""
     cpu_s: float
