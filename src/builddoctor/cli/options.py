@@ -54,7 +54,8 @@ AutoRemedy = Annotated[
 ]
 
 NoDoctor = Annotated[
-    bool, typer.Option("--no-doctor", help="Do not examine host, toolchain and source first; start even what cannot succeed.")
+    bool,
+    typer.Option("--no-doctor", help="Do not examine host, toolchain and source first, and start whatever is found."),
 ]
 
 RecipeOption = Annotated[

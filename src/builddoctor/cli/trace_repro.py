@@ -70,12 +70,15 @@ def repro(
         ),
     ] = "",
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FOLDER", help="The folder, new or empty.  [default: repro-UNIT-TOOL-ARCH]")
+        str,
+        typer.Option(
+            "-o", "--output", metavar="FOLDER", help="A folder, new or empty.  [default: repro-UNIT-TOOL-ARCH]"
+        ),
     ] = "",
     run: Annotated[bool, typer.Option("--run", help="Run it there once, in --memory, and say how it ends.")] = False,
     memory: Annotated[
         str,
-        typer.Option("--memory", metavar="SIZE", help="Address space for one program.  [default: 80 % of what is free]"),
+        typer.Option("--memory", metavar="SIZE", help="Address space for a program.  [default: 80 % of what is free]"),
     ] = "",
     json: JsonOption = False,
 ) -> None:

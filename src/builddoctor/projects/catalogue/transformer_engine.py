@@ -33,8 +33,7 @@ PROJECT = KnownProject(
         "NVTE_BUILD_THREADS_PER_JOB is part of every compile command: another number compiles everything again.",
         "With build isolation torch cannot be seen, and no torch extension is built.",
         "Where a finished wheel of the torch extension fits, it is taken from the network.",
-        "On GB200 a cudafe++ may grow without end, whatever MAX_JOBS is (NVIDIA/TransformerEngine#1996): another minor "
-        "version of nvcc helps, or another host compiler.",
+        "On GB200 a cudafe++ may grow without end, whatever MAX_JOBS is (#1996): another minor version of nvcc helps.",
     ),
     versions=(
         VersionNote(
