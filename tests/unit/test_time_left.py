@@ -171,7 +171,7 @@ def test_where_all_have_begun_and_nobody_knows_them_nothing_is_foreseen() -> Non
     waiting = [OpenUnit(0.0)] * 60
     assert time_left(works_of(10.0), to_come=0, open_units=waiting, rate=2.0, foreseen=nothing) is None
     unknown = time_left(works_of(*[10.0] * 5), to_come=0, open_units=waiting, rate=2.0, foreseen=nothing)
-    known = [OpenUnit(0.0, 10.0, foreseen=True)] * 60
+    known = [*[OpenUnit(0.0, 10.0, foreseen=True)] * 57, *waiting[:3]]
     foreseen = time_left(works_of(*[10.0] * 5), to_come=0, open_units=known, rate=2.0, foreseen=nothing)
     assert unknown is not None
     assert foreseen is not None

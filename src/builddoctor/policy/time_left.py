@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from builddoctor.model.board import TimeLeft
-from builddoctor.policy.foreseen import Foreseen
+from builddoctor.policy.foreseen import TRUSTED_SHARE, Foreseen
 
 LEAST_UNITS = 3
 """Units that must have ended before anything is said."""
@@ -106,7 +106,8 @@ def time_left(
     that is more than the rate says; ``foreseen``: those among them that earlier builds had.
     """
     covered = min(to_come, foreseen.count) if foreseen is not None else 0
-    all_known = covered == to_come and all(unit.foreseen for unit in open_units)
+    known = sum(unit.foreseen for unit in open_units)
+    all_known = covered == to_come and known >= TRUSTED_SHARE * len(open_units)
     if works.count < (1 if all_known else LEAST_UNITS) or not (math.isfinite(rate) and rate > 0):
         return None
     # Short units end first: those that ended are shorter than all. As far as units differ, work in open ones counts.
