@@ -14,9 +14,10 @@ from support.program import Program
 NINJA = "rule said\n  command = printenv CUDA_HOME > $out\nbuild out: said\n"
 
 
-@pytest.mark.parametrize("limit_kib", [250_000, 400_000, 600_000])
+@pytest.mark.parametrize("limit_kib", [150_000, *range(226_000, 242_000, 4_000), 250_000, 400_000, 600_000])
 def test_a_low_limit_of_address_space_is_named_and_no_obstacle(program: Program, limit_kib: int) -> None:
-    """Threads may not start there, and that limit is what the page is read for."""
+    """Threads may not start there, and that limit is what the page is read for. At 234,000 KiB those that did left
+    nothing for the thread that started them."""
     command = ["/bin/sh", "-c", f'ulimit -v {limit_kib}; exec "$@"', "sh", *program.argv("doctor", "--json")]
     done = subprocess.run(command, env=program.env, cwd=program.folder, capture_output=True, text=True, check=False)
     assert done.stderr == ""

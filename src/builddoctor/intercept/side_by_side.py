@@ -7,6 +7,7 @@ examination is needed most. Does *not* cover: processes (``intercept.captured``)
 from __future__ import annotations
 
 import contextlib
+import resource
 import threading
 import time
 from collections import deque
@@ -14,7 +15,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from builddoctor.units import MIB
+
 MOST_THREADS = 8
+
+ROOMY_MIB = 2048
+"""With less address space (``ulimit -v``) no thread is started: each takes 72 MiB of it, for its arena and its stack,
+and what is left may be nothing for the thread that started it."""
 
 _T = TypeVar("_T")
 
@@ -114,7 +121,9 @@ def side_by_side(patience: Patience, *, most: int = MOST_THREADS) -> Iterator[Si
     When it ends by an error or Ctrl-C, ``patience`` ends too: probes are in sessions of their own, which no Ctrl-C
     reaches.
     """
-    together = SideBySide(most)
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    scarce = address_space != resource.RLIM_INFINITY and address_space < ROOMY_MIB * MIB
+    together = SideBySide(0 if scarce else most)
     try:
         yield together
     except BaseException:
