@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builddoctor.model.board import TimeLeft
-from builddoctor.policy.foreseen import Foreseen, ForeseenWork
+from builddoctor.policy.foreseen import NOTHING, Foreseen, ForeseenWork
 from builddoctor.policy.time_left import LEAST_UNITS, OpenUnit, Works, time_left
 
 
@@ -167,12 +167,11 @@ def test_where_only_some_are_foreseen_the_others_are_as_those_seen() -> None:
 
 def test_where_all_have_begun_and_nobody_knows_them_nothing_is_foreseen() -> None:
     """A wide window lets all units begin at once, where they wait: that is no knowledge of them."""
-    nothing = Foreseen(count=0, mean_s=0.0, spread=0.0, longest_s=0.0)
     waiting = [OpenUnit(0.0)] * 60
-    assert time_left(works_of(10.0), to_come=0, open_units=waiting, rate=2.0, foreseen=nothing) is None
-    unknown = time_left(works_of(*[10.0] * 5), to_come=0, open_units=waiting, rate=2.0, foreseen=nothing)
+    assert time_left(works_of(10.0), to_come=0, open_units=waiting, rate=2.0, foreseen=NOTHING) is None
+    unknown = time_left(works_of(*[10.0] * 5), to_come=0, open_units=waiting, rate=2.0, foreseen=NOTHING)
     known = [*[OpenUnit(0.0, 10.0, foreseen=True)] * 57, *waiting[:3]]
-    foreseen = time_left(works_of(*[10.0] * 5), to_come=0, open_units=known, rate=2.0, foreseen=nothing)
+    foreseen = time_left(works_of(*[10.0] * 5), to_come=0, open_units=known, rate=2.0, foreseen=NOTHING)
     assert unknown is not None
     assert foreseen is not None
     assert unknown.high_s / unknown.low_s > 1.5 * foreseen.high_s / foreseen.low_s

@@ -34,6 +34,9 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     longest_s: float
 
 
+NOTHING = Foreseen(count=0, mean_s=0.0, spread=0.0, longest_s=0.0)
+
+
 class ForeseenWork:
     """One build against what is known of its project. ``pace``: what phases take now over what they took then."""
 
@@ -66,7 +69,7 @@ class ForeseenWork:
     def to_come(self, pace: float) -> Foreseen:
         """Those that have not begun; none where most that have begun were not foreseen."""
         if self._met < TRUSTED_SHARE * (self._met + self._missed):
-            return Foreseen(count=0, mean_s=0.0, spread=0.0, longest_s=0.0)
+            return NOTHING
         works_s = [pace * work_s for there in self._unseen.values() for work_s in there.values()]
         count = len(works_s)
         mean_s = sum(works_s) / count if count else 0.0

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from builddoctor.model.board import TimeLeft
-from builddoctor.policy.foreseen import TRUSTED_SHARE, Foreseen
+from builddoctor.policy.foreseen import NOTHING, TRUSTED_SHARE, Foreseen
 
 LEAST_UNITS = 3
 """Units that must have ended before anything is said."""
@@ -98,14 +98,14 @@ def time_left(
     open_units: Sequence[OpenUnit],
     rate: float,
     jobs: float | None = None,
-    foreseen: Foreseen | None = None,
+    foreseen: Foreseen = NOTHING,
 ) -> TimeLeft | None:
     """Time until the last unit has ended; None when that cannot be said.
 
     ``to_come``: units not begun; ``rate``: work done a second so far; ``jobs``: phases that run at once now, where
     that is more than the rate says; ``foreseen``: those among them that earlier builds had.
     """
-    covered = min(to_come, foreseen.count) if foreseen is not None else 0
+    covered = min(to_come, foreseen.count)
     known = sum(unit.foreseen for unit in open_units)
     all_known = covered == to_come and known >= TRUSTED_SHARE * len(open_units)
     if works.count < (1 if all_known else LEAST_UNITS) or not (math.isfinite(rate) and rate > 0):
@@ -114,17 +114,14 @@ def time_left(
     differ = min(1.0, works.spread)
     mean_s = works.mean_s + differ * sum(_known(unit.done_s) for unit in open_units) / works.count
     known_s = [_left(unit, mean_s, differ) for unit in open_units]
-    foreseen_s = _known(covered * foreseen.mean_s) if foreseen is not None else 0.0
-    unseen_s = foreseen_s + (to_come - covered) * mean_s
+    unseen_s = _known(covered * foreseen.mean_s) + (to_come - covered) * mean_s
     longest_s = max(known_s, default=0.0)
     middle_s = max((sum(known_s) + unseen_s) / rate, longest_s)
     left = to_come + len(known_s)
     error = Z * LEAST_ERROR
     if all_known:
         # Of a build that was begun before only a part is still to come, and nobody says which.
-        among = foreseen.count if foreseen is not None else 0
-        spread = foreseen.spread if foreseen is not None else 0.0
-        part = spread * math.sqrt(max(0.0, 1 / covered - 1 / among)) if covered else 0.0
+        part = foreseen.spread * math.sqrt(max(0.0, 1 / covered - 1 / foreseen.count)) if covered else 0.0
         error = Z * math.hypot(LEAST_ERROR, part)
     elif left:
         sampling = works.spread * math.sqrt(1 / works.count + 1 / left)
@@ -133,8 +130,7 @@ def time_left(
     fastest = max(rate, jobs) if jobs is not None and math.isfinite(jobs) else rate
     low_s = max((sum(known_s) + unseen_s) / fastest, 0.7 * longest_s) / (1 + error)
     if all_known:
-        unseen_longest_s = _known(foreseen.longest_s) if foreseen is not None and covered else 0.0
-        tail_s = FORESEEN_TAIL_SHARE * max(longest_s, unseen_longest_s)
+        tail_s = FORESEEN_TAIL_SHARE * max(longest_s, _known(foreseen.longest_s) if covered else 0.0)
     else:
         tail_s = max(TAIL_SPREADS * works.spread * mean_s, TAIL_SHARE * works.largest_s) if left else 0.0
     return TimeLeft(low_s=min(low_s, middle_s), high_s=middle_s * (1 + error * (1 + differ / 2)) + tail_s)

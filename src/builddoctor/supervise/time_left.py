@@ -7,6 +7,7 @@ Does *not* cover: showing it (``supervise.gathering``, ``render``), or work that
 from __future__ import annotations
 
 from builddoctor.model.board import TimeLeft
+from builddoctor.policy.foreseen import NOTHING
 from builddoctor.policy.time_left import OpenUnit, time_left
 from builddoctor.supervise.session import Session
 
@@ -37,5 +38,5 @@ def build_left(session: Session, planned: int | None, now_s: float) -> TimeLeft 
         open_units=[OpenUnit(done_s[unit_id], left_s[unit_id], unit_id in known) for unit_id in left_s],
         rate=accounts.work_rate(now_s),
         jobs=session.governor.running,
-        foreseen=foreseen.to_come(estimator.pace) if foreseen is not None else None,
+        foreseen=foreseen.to_come(estimator.pace) if foreseen is not None else NOTHING,
     )
