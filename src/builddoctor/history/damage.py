@@ -56,9 +56,10 @@ def move_aside(path: Path) -> Path | None:
     if _is_sound(path):
         return None
     aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-    os.replace(path, aside)
     with contextlib.suppress(OSError):
+        # First: once the file is gone, a journal of that name is the new file's.
         os.replace(f"{path}-journal", f"{aside}-journal")
+    os.replace(path, aside)
     return aside
 
 

@@ -89,6 +89,8 @@ class History:
             history = cls._open(path, busy_s)
             return Opened(history=history, problem="" if history.writable else _UNWRITABLE.format(path))
         except sqlite3.Error as error:
+            if _is_busy(error):
+                return Opened(history=None, problem=f"no history: {path}: {error}", busy=True)
             if not is_damage(error):
                 return cls._read_only(path, busy_s, error)
         try:
@@ -96,7 +98,9 @@ class History:
                 aside = move_aside(path)
                 history = cls._open(path, busy_s)
         except (OSError, sqlite3.Error) as error:
-            return Opened(history=None, problem=f"no history: {path} is damaged and cannot be moved aside: {error}")
+            problem = f"no history: {path} is damaged and cannot be moved aside: {error}"
+            # Another build that is at it will be done soon.
+            return Opened(history=None, problem=problem, busy=isinstance(error, BlockingIOError) or _is_busy(error))
         if aside is None:
             # Another build was first.
             return Opened(history=history)

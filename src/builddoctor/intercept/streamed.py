@@ -79,8 +79,10 @@ def _pass_on(process: subprocess.Popen[bytes], output_fd: int) -> None:
     poller.register(fd, select.POLLIN)
     unfinished = b""
     while True:
-        if not poller.poll(LOOK_EVERY_MS):
-            if process.poll() is not None:
+        # Asked first: what it said last may come between the two.
+        ended = process.poll() is not None
+        if not poller.poll(0 if ended else LOOK_EVERY_MS):
+            if ended:
                 # An ssh that stays for later connections keeps the pipe.
                 break
             continue

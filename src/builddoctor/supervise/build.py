@@ -253,6 +253,10 @@ class _Build:
         ended = asyncio.Event()
         self._tell_start()
         self.looking.begin()
+        loop = asyncio.get_running_loop()
+        # Before the build starts: what comes meanwhile is heard below, when there is something to end.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            loop.add_signal_handler(number, self._interrupted, number)
         guardian = self._guardian = Guardian(
             command_of(self.request, self.prepared),
             env=build_variables(
@@ -264,7 +268,6 @@ class _Build:
             stderr=screen.stderr_fd,
         )
         _raise_descriptor_limit()
-        loop = asyncio.get_running_loop()
         problem: list[BaseException] = []
 
         def hear() -> None:
@@ -277,8 +280,6 @@ class _Build:
                 ended.set()
 
         loop.add_reader(guardian.fileno(), hear)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            loop.add_signal_handler(number, self._interrupted, number)
         tasks = [asyncio.create_task(sampler.run()), *screen.start()]
         try:
             await ended.wait()

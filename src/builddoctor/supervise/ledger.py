@@ -81,7 +81,6 @@ class Ledger:
 
     def write(self, record: BuildRecord) -> None:
         """Say how it stands with us. About 50 us."""
-        self._enter()
         self._beat += 1
         content = _ENCODER.encode(
             msgspec.structs.replace(
@@ -94,6 +93,14 @@ class Ledger:
                 beat=self._beat,
             )
         )
+        try:
+            self._put(content)
+        except FileNotFoundError:
+            # Somebody removed the folder just now.
+            self._put(content)
+
+    def _put(self, content: bytes) -> None:
+        self._enter()
         new = f"{self.build_id}{_NEW}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(new, flags, 0o600, dir_fd=self._descriptor)

@@ -25,7 +25,8 @@ MOST_LOOKS = 20
 """at phases: of a build that goes on after errors the first ones count"""
 
 SLOW_S = 0.25
-"""A look that took so long is the last at a phase: something here answers slowly (a file server), and gates wait."""
+"""Two looks in a row that took so long are the last at phases: something here answers slowly (a file server), and
+gates wait. One may be a machine that stood still."""
 
 
 class Looking:
@@ -50,6 +51,7 @@ class Looking:
         self._clock = clock
         self._at_s = at_s
         self._left = MOST_LOOKS
+        self._was_slow = False
         self._written: dict[str, None] = {}
 
     def begin(self) -> None:
@@ -74,7 +76,9 @@ class Looking:
             pids=() if tool_pid is None else (tool_pid,),
             ours_mib=ours_mib,
         )
-        self._left = self._left - 1 if self._clock() - began_s < SLOW_S else 0
+        slow = self._clock() - began_s >= SLOW_S
+        self._left = 0 if slow and self._was_slow else self._left - 1
+        self._was_slow = slow
         self._keep(scene, when="phase", phase_id=live.phase.phase_id)
 
     def end(self, *, failed: bool, named: Sequence[str] = ()) -> None:

@@ -198,8 +198,10 @@ class Pausing:
                 self._continue(action)
         paused = self._pauser.paused
         for key in [key for key in self._held if key not in paused]:
-            # It has ended, or somebody else let it go on.
-            self._held.pop(key).close()
+            # It has ended, or somebody else let it go on; or it waits for a disk, and will stop when that has answered.
+            handle = self._held.pop(key)
+            handle.send(signal.SIGCONT)
+            handle.close()
 
     def _stop(self, action: Stop) -> None:
         process, session = action.process, self._session

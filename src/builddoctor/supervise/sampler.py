@@ -146,10 +146,11 @@ class Sampler:
                         records.PhaseCurve(at_s=session.at_s(), phase_id=phase_id, rss_mib=round(live.rss_mib, 1))
                     )
             total_mib += live.rss_mib
-        session.trace.write(*curves)
         self._running, self.total_mib = running, total_mib
         open_mib = OPEN_UNIT_MIB * len(session.units.open)
         self.reading = self._sensor.read(total_mib + open_mib + self.pausing.ungated_mib)
+        # After both looks: a disk that answers slowly must not come between them, or the wrong one is ended.
+        session.trace.write(*curves)
         return looked
 
     def _is_tight(self) -> bool:

@@ -339,8 +339,9 @@ class Session:
             self.trace.write(records.Note(at_s=self.at_s(), text=text, level="hold"))
         elif isinstance(action, Kill):
             live = self.live[action.phase_id]
-            self.trace.write(records.Killed(at_s=self.at_s(), phase_id=action.phase_id, reason=action.reason))
+            # It may have ended by itself just now.
             if live.kill(self.processes):
+                self.trace.write(records.Killed(at_s=self.at_s(), phase_id=action.phase_id, reason=action.reason))
                 self.accounts.killed += 1
         elif isinstance(action, Requeue):
             self._requeue(action)
