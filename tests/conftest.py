@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from support.memcg import leftovers
 from support.program import Program
 
 PR_SET_CHILD_SUBREAPER = 36
+
+GONE_WITHIN_S = 20.0
+"""A guardian ends its build in order, and a large process needs time to give its memory back."""
 
 
 def pytest_configure() -> None:
@@ -37,15 +41,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.fail(f"this machine has no {capability}; BUILDDOCTOR_ALLOW_SKIP={capability} to go without")
 
 
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test may leave a process, a cgroup, a loop device or a mount."""
     yield
-    alive = [child for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+    alive = [child for child in psutil.Process().children(recursive=True) if _lives(child)]
     # One that was killed just now may not be a zombie yet.
-    _, alive = psutil.wait_procs(alive, timeout=0.3)
+    _, alive = psutil.wait_procs(alive, timeout=GONE_WITHIN_S) if alive else ([], [])
     for child in alive:
-        child.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
     assert not alive, f"processes left behind: {alive}"
     assert not leftovers(), f"cgroups left behind: {leftovers()}"
     folder = tmp_path_factory.getbasetemp()

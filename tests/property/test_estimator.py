@@ -13,7 +13,7 @@ from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
 from builddoctor.policy.estimator import EXTRA_MIB, LARGEST_MIB, MOST_UP, LearningEstimator, quantile_mib
 from builddoctor.policy.residuals import LARGEST_RESIDUAL, Book
 
-MANY = settings(max_examples=500)
+MANY = settings(max_examples=2000)
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 SIZES = st.one_of(st.floats(0, 1e5), ANY_FLOAT)

@@ -109,4 +109,4 @@ class World(RuleBasedStateMachine):
 
 
 TestWorld = World.TestCase
-TestWorld.settings = settings(max_examples=300, stateful_step_count=40)
+TestWorld.settings = settings(max_examples=2000, stateful_step_count=40)

@@ -235,7 +235,7 @@ def test_when_nothing_runs_somebody_may_start(work: list[list[tuple[float, float
     assert any(build.running for build in world.builds)
 
 
-@settings(max_examples=200)
+@settings(max_examples=2000)
 @given(WORK, STEPS)
 def test_the_same_looks_give_the_same_leases(
     work: list[list[tuple[float, float]]], order: list[tuple[int, str]]

@@ -75,7 +75,7 @@ def going(program: Program, command: Sequence[str]) -> Iterator[subprocess.Popen
 
 def loops_left(folder: Path) -> list[str]:
     """Loop devices that still hold a file below ``folder``; the kernel needs a moment to let go of one."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while (left := _loops(folder)) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left

@@ -156,8 +156,6 @@ def build(number: int, rate_mib_s: float, group: MemoryCgroup) -> int:
     endless = f"once {hogging}\nuntil {go}\nto {1000 * ENDLESS_S} {1024 * ENDLESS_S * rate_mib_s:.0f}\n"
     _unit("hog", "cudafe++", endless)
     _unit("other", "cicc", f"to 0 {1024 * OTHER_MIB}\nonce {holding}\nuntil {done}\n")
-    if not hog_first:
-        go.touch()
     order = [("hog", hogging), ("other", holding)]
     nvccs = {}
     (group.folder / "memory.max_usage_in_bytes").write_text("0")

@@ -74,7 +74,7 @@ def opened(browser: Chromium, trace: bytes) -> Iterator[Perfetto]:
             """Nothing is printed."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
         address = f"http://127.0.0.1:{server.server_port}"

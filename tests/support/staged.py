@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -181,5 +181,5 @@ def together(log: Path, jobs: int) -> str:
 def awaiting(process: subprocess.Popen[str], path: Path) -> None:
     """Until this file is there."""
     while not path.exists():
-        assert process.poll() is None, process.communicate()
-        os.sched_yield()
+        assert process.poll() is None or path.exists(), process.communicate()
+        time.sleep(0.005)

@@ -194,8 +194,12 @@ static int tool(int argc, char **argv) {
             fprintf(mark, "%d\n", getpid());
             fclose(mark);
         } else if (sscanf(line, "until %4095s", file) == 1) {
+            // What follows takes its time from then on.
+            double waits = now_ms();
             while (access(file, F_OK))
                 pause_until(now_ms() + 2, 0);
+            waits = now_ms() - waits;
+            began += waits, at_ms += waits;
         }
     }
     return 0;

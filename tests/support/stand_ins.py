@@ -10,6 +10,7 @@ from pathlib import Path
 
 from support.program import Program
 
+STEADY_HOG = f"{sys.executable} -IS {Path(__file__).with_name('steady_hog.py')}"
 HOG = f"{sys.executable} -IS {Path(__file__).with_name('hog.py')}"
 """``HOG MIB MIB_PER_S FILE``"""
 

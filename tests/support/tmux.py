@@ -23,10 +23,13 @@ class Tmux:
     def __init__(self, folder: Path, env: Mapping[str, str], *, columns: int, rows: int, name: str = "tmux") -> None:
         self._socket = folder / name
         self._folder = folder
+        self._prompts = folder / f"{name}.prompts"
+        self._prompts_before = 0
         start = folder / f"{name}.bashrc"
         kept = {key: value for key, value in env.items() if key.isidentifier() and key not in ("TMUX", "_")}
+        counts = f"PROMPT_COMMAND={shlex.quote(f'echo >> {shlex.quote(str(self._prompts))}')}"
         lines = [f"export {key}={shlex.quote(value)}" for key, value in kept.items()]
-        start.write_text("\n".join([*lines, f"PS1={shlex.quote(PROMPT)}", "unset PROMPT_COMMAND", ""]))
+        start.write_text("\n".join([*lines, f"PS1={shlex.quote(PROMPT)}", counts, ""]))
         # tmux itself has to know of Unicode, whatever the programs in it are told. Its shell begins with what tmux has,
         # so that is ours and not that of whoever runs the tests (CI=true, NO_COLOR).
         server_env = {**kept, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
@@ -44,6 +47,7 @@ class Tmux:
 
     def type(self, line: str) -> None:
         """A line, and Enter."""
+        self._prompts_before = self._prompts.stat().st_size
         self._run("send-keys", "-l", line)
         self._run("send-keys", "Enter")
 
@@ -82,8 +86,13 @@ class Tmux:
         raise AssertionError(f"not on the screen:\n{text}")
 
     def wait_for_prompt(self) -> str:
-        """The command has ended."""
-        return self.wait_for(lambda text: text.split("\n")[-1].strip() == PROMPT.strip())
+        """The command that was typed last has ended."""
+
+        def ended(text: str) -> bool:
+            another = self._prompts.stat().st_size > self._prompts_before
+            return another and text.split("\n")[-1].strip() == PROMPT.strip()
+
+        return self.wait_for(ended)
 
     def modes(self) -> str:
         """The terminal's modes, asked from the shell when it has the foreground."""
@@ -91,7 +100,7 @@ class Tmux:
         self.type(f"stty -g > {shlex.quote(str(file))}; echo asked")
         self.wait_for(lambda text: "\nasked" in text)
         self.type("clear")
-        self.wait_for(lambda text: "asked" not in text)
+        self.wait_for_prompt()
         # An interactive bash changes some while it edits a line; these are what programs see.
         return file.read_text()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -91,8 +93,7 @@ def test_what_does_not_fit_even_so_is_given_up_after_one_more_try(program: Progr
 
 def test_temporary_files_leave_memory(program: Program) -> None:
     """TMPDIR in a tmpfs: with the flag the build gets one on disk, for this user alone, and is told."""
-    shared = Path("/dev/shm") / f"bd-test-{program.folder.name}"
-    shared.mkdir()
+    shared = Path(tempfile.mkdtemp(prefix="bd-test-", dir="/dev/shm"))
     try:
         program.env["TMPDIR"] = str(shared)
         script = 'echo "$TMPDIR" > tmpdir'
@@ -104,7 +105,7 @@ def test_temporary_files_leave_memory(program: Program) -> None:
         command = program.supervised("sh", "-c", script, options=["--auto-remedy"])
         done = subprocess.run(command, cwd=program.folder, env=program.env, check=True, capture_output=True, text=True)
     finally:
-        shared.rmdir()
+        shutil.rmtree(shared)
     moved = Path((program.folder / "tmpdir").read_text().strip())
     assert not moved.is_relative_to("/dev/shm")
     assert moved.stat().st_mode & 0o077 == 0

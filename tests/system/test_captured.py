@@ -40,9 +40,15 @@ def wait_until_ended(pid: int) -> None:
 
 def test_children_of_a_probe_end_with_it(tmp_path: Path, script: str) -> None:
     """A script that hangs in `sleep`: nothing of it stays."""
-    said = run_captured([script, str(tmp_path / "pid")], timeout_s=1.0)
-    assert (said.status, said.silent, said.problem) == (None, True, "no answer in 1 s")
-    wait_until_ended(int((tmp_path / "pid").read_text()))
+    pid = tmp_path / "pid"
+    for timeout_s in (1.0, 10.0, 60.0):
+        said = run_captured([script, str(pid)], timeout_s=timeout_s)
+        assert (said.status, said.silent) == (None, True)
+        assert said.problem.startswith("no answer in ")
+        # On a machine that stood still it may not have come to that.
+        if pid.exists() and pid.read_text():
+            break
+    wait_until_ended(int(pid.read_text()))
 
 
 def test_the_end_of_patience_ends_a_probe(tmp_path: Path, script: str) -> None:

@@ -32,7 +32,7 @@ def test_death_by_signal_is_128_plus_its_number(program: Program) -> None:
 
 def test_stdout_is_the_builds_alone(program: Program) -> None:
     """Nothing of ours goes to stdout, and what the build prints comes through as it is."""
-    done = program.run("run", "--", "sh", "-c", "printf 'a\\0b'; printf c >&2")
+    done = program.run("run", "--no-doctor", "--", "sh", "-c", "printf 'a\\0b'; printf c >&2")
     assert done.stdout == "a\0b"
     assert done.stderr.startswith("c")
 
@@ -54,7 +54,8 @@ def test_summary_has_the_keys_that_others_rely_on(program: Program) -> None:
 
 def test_what_the_build_leaves_behind_is_ended(program: Program) -> None:
     """A background process of the build, even in a session of its own, does not outlive it."""
-    done = program.run("run", "--", "sh", "-c", "setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.2")
+    left = "setsid sh -c 'echo $$; : > begun; exec sleep 1000' & while [ ! -e begun ]; do sleep 0.01; done"
+    done = program.run("run", "--", "sh", "-c", left)
     assert done.returncode == 0
     assert not psutil.pid_exists(int(done.stdout))
     assert "left behind" in done.stderr

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -192,21 +194,19 @@ def test_a_compiler_that_nvcc_refuses_stops_what_nvcc_compiles_with_it(
 
 def test_warnings_stand_at_the_start_of_the_trace(program: Program) -> None:
     """TMPDIR in memory is said once, before anything runs, and kept."""
-    shared = Path("/dev/shm") / f"bd-test-{os.getpid()}"
-    shared.mkdir()
+    shared = Path(tempfile.mkdtemp(prefix="bd-test-", dir="/dev/shm"))
     try:
         done = program.run("run", "--trace", str(program.trace_file), "--", "true", env={"TMPDIR": str(shared)})
         assert done.returncode == 0
         notes = [record.text for record in program.records() if isinstance(record, Note)]
         assert any("TMPDIR" in note and "tmpfs" in note for note in notes)
     finally:
-        shared.rmdir()
+        shutil.rmtree(shared)
 
 
 def test_fix_moves_tmpdir_for_later_builds(program: Program) -> None:
     """A preview and nothing else without a yes; with one the next build has the new TMPDIR, and says so."""
-    shared = Path("/dev/shm") / f"bd-test-{os.getpid()}"
-    shared.mkdir()
+    shared = Path(tempfile.mkdtemp(prefix="bd-test-", dir="/dev/shm"))
     env = {"TMPDIR": str(shared), "SCRATCH": str(program.folder)}
     try:
         preview = program.run("doctor", "--fix", env=env)
@@ -219,7 +219,7 @@ def test_fix_moves_tmpdir_for_later_builds(program: Program) -> None:
         assert moved.startswith(str(program.folder))
         assert f"temporary files go to {moved}" in done.stderr
     finally:
-        shared.rmdir()
+        shutil.rmtree(shared)
 
 
 def test_an_unknown_project_suggests_one(program: Program) -> None:
@@ -272,9 +272,8 @@ def test_a_folder_that_is_no_utf_8_is_examined_all_the_same(program: Program, ar
 
 def test_a_scratch_folder_that_is_no_utf_8_is_not_chosen(program: Program) -> None:
     """It could not be remembered; another one is."""
-    scratch, shared = program.folder / os.fsdecode(b"\xff"), Path("/dev/shm") / f"bd-test-{os.getpid()}"
+    scratch, shared = program.folder / os.fsdecode(b"\xff"), Path(tempfile.mkdtemp(prefix="bd-test-", dir="/dev/shm"))
     scratch.mkdir()
-    shared.mkdir()
     try:
         env = {"TMPDIR": str(shared), "SCRATCH": str(scratch), "SLURM_TMPDIR": str(program.folder)}
         done = program.run("doctor", "--fix", "--yes", env=env)
@@ -283,7 +282,7 @@ def test_a_scratch_folder_that_is_no_utf_8_is_not_chosen(program: Program) -> No
         assert not list(scratch.iterdir())
         assert not (program.folder / r"\udcff").exists()
     finally:
-        shared.rmdir()
+        shutil.rmtree(shared)
 
 
 @pytest.mark.parametrize("env", [{}, {"PYTHONPATH": "."}, {"PATH": ".:bin:tools:"}])

@@ -16,7 +16,24 @@ MIB = 1024**2
 @pytest.mark.trap(30)
 def test_a_fast_hog_is_ended_before_the_kernel_does_it(program: Program) -> None:
     """About 2 GB/s into 4 GiB: builddoctor is first, the kernel never has to kill, and the phase is redone."""
+    # Three tries: a machine that stands still for half a second lets the kernel be first.
+    for _ in range(3):
+        output, kernel_kills = hog_beside_another(program)
+        if kernel_kills == 0:
+            break
+    assert kernel_kills == 0, output
+    records = program.records()
+    assert [record.phase_id for record in records if isinstance(record, Killed)] == [2]
+    ends = [(record.phase_id, record.outcome) for record in records if isinstance(record, PhaseFinished)]
+    assert sorted(ends) == [(1, "ok"), (2, "killed-by-us"), (2, "ok")]
+    assert program.summary()["kernel_oom_kills"] == 0
+
+
+def hog_beside_another(program: Program) -> tuple[str, int]:
+    """One build, which ends well; what it said, and how many the kernel killed."""
     done, hogging = program.folder / "done", program.folder / "hogging"
+    for file in (done, hogging, program.folder / "go", program.trace_file):
+        file.unlink(missing_ok=True)
     stand_in(program, f"exec {HOG} 40 0 {done}", name="clang")
     stand_in(program, f"[ -e {hogging} ] && exit 0; touch {hogging}; exec {HOG} 8192 0 /no/such/file")
     script = "clang -c old.cpp & while [ ! -e go ]; do sleep 0.05; done; clang++ -c hog.cpp && wait"
@@ -24,14 +41,9 @@ def test_a_fast_hog_is_ended_before_the_kernel_does_it(program: Program) -> None
         process = program.start(group.wrapped(program.supervised("sh", "-c", script, options=["--cores", "4"])))
         program.await_record(PhaseStarted, process, phase_id=1)
         (program.folder / "go").touch()
-        program.await_record(Killed, process, phase_id=2)
+        program.await_record(PhaseFinished, process, phase_id=2, outcome=lambda outcome: outcome != "ok")
         done.touch()
         output, _ = process.communicate()
         kernel_kills = group.kernel_kills
     assert process.returncode == 0, output
-    assert kernel_kills == 0, output
-    records = program.records()
-    assert [record.phase_id for record in records if isinstance(record, Killed)] == [2]
-    ends = [(record.phase_id, record.outcome) for record in records if isinstance(record, PhaseFinished)]
-    assert sorted(ends) == [(1, "ok"), (2, "killed-by-us"), (2, "ok")]
-    assert program.summary()["kernel_oom_kills"] == 0
+    return output, kernel_kills

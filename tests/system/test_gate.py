@@ -28,7 +28,7 @@ class FakeSupervisor:
         self._server.listen(16)
         self._serve = serve
         self._threads: list[threading.Thread] = []
-        self._accepting = threading.Thread(target=self._accept)
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
     def _accept(self) -> None:
@@ -37,7 +37,7 @@ class FakeSupervisor:
                 connection, _ = self._server.accept()
             except OSError:
                 return
-            thread = threading.Thread(target=self._one, args=(connection,))
+            thread = threading.Thread(target=self._one, args=(connection,), daemon=True)
             thread.start()
             self._threads.append(thread)
 
@@ -50,7 +50,7 @@ class FakeSupervisor:
         self._server.close()
         self._accepting.join()
         for thread in self._threads:
-            thread.join()
+            thread.join(timeout=60)
 
 
 def receive(connection: socket.socket) -> list[str]:

@@ -45,11 +45,20 @@ def many(program: Program, units: int = UNITS) -> list[str]:
     return ["ninja", "-j", str(units)]
 
 
+def all_wait(program: Program, build: subprocess.Popen[str]) -> TickRecord:
+    """Once the last unit is at its gate: what is said of them then."""
+    last = program.await_record(UnitBegan, build, unit_id=f"u{UNITS}")
+    tick = program.await_record(
+        TickRecord, build, at_s=lambda at_s: at_s > last.at_s, held_units=lambda held: held > UNITS - 5
+    )
+    assert isinstance(tick, TickRecord)
+    return tick
+
+
 def test_units_wait_at_their_gate_and_are_begun_a_few_at_a_time(program: Program) -> None:
     """Thirty jobs on one core: three nvcc at once, the rest held, and all come to their end."""
     build = started(program, *many(program))
-    tick = program.await_record(TickRecord, build, held_units=lambda held: held > UNITS - 5)
-    assert isinstance(tick, TickRecord)
+    tick = all_wait(program, build)
     assert tick.open_units + tick.held_units == UNITS
     assert 2 <= tick.open_units < 5
     (program.folder / "go").touch()
@@ -68,7 +77,7 @@ def test_units_wait_at_their_gate_and_are_begun_a_few_at_a_time(program: Program
 def test_a_gate_that_dies_while_it_is_held_is_forgotten(program: Program) -> None:
     """Its unit ends, it is never opened, and the others go on."""
     build = started(program, *many(program), "-k", "0")
-    program.await_record(TickRecord, build, held_units=lambda held: held > UNITS - 5)
+    all_wait(program, build)
     records = program.records()
     opened = {record.unit_id for record in records if isinstance(record, UnitOpened)}
     victim = [record for record in records if isinstance(record, UnitBegan) and record.unit_id not in opened][-1]
@@ -86,7 +95,7 @@ def test_a_gate_that_dies_while_it_is_held_is_forgotten(program: Program) -> Non
 def test_ctrl_c_ends_held_units(program: Program) -> None:
     """SIGINT: nothing of them is left, and none was begun by it."""
     build = started(program, *many(program))
-    program.await_record(TickRecord, build, held_units=lambda held: held > UNITS - 5)
+    all_wait(program, build)
     pids = [int(file.read_text()) for file in program.folder.glob("*.pid")]
     build.send_signal(signal.SIGINT)
     build.communicate()

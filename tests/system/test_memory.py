@@ -33,6 +33,13 @@ def big_unit(output: str = "planner.o") -> list[str]:
     return ["/usr/bin/g++", *flags, "-o", output]
 
 
+def waiting_header(program: Program) -> Path:
+    """What includes it waits until somebody writes it: a compile ends when the test says so."""
+    path = program.folder / "waits.h"
+    os.mkfifo(path)
+    return path
+
+
 def lower_to_use(group: MemoryCgroup) -> None:
     """Put the limit 4 MiB above what is used now; again where it grew faster than we wrote."""
     while True:
@@ -78,10 +85,13 @@ def test_phase_killed_by_the_kernel_is_redone(program: Program) -> None:
         process = program.start(group.wrapped(program.supervised(*big_unit())))
         # Until it is larger than builddoctor, the kernel may take that.
         program.await_record(PhaseCurve, process, phase_id=1, rss_mib=lambda held: held > 150)
+        # Or it would run again, and into the same limit, before that is as it was.
+        process.send_signal(signal.SIGSTOP)
         lower_to_use(group)
         while group.kernel_kills == 0:
             assert process.poll() is None, process.communicate()[0]
         group.limit(3000 * MIB)
+        process.send_signal(signal.SIGCONT)
         output, _ = process.communicate()
         assert process.returncode == 0, output
     assert (program.folder / "planner.o").exists()
@@ -110,11 +120,13 @@ def test_phase_that_does_not_fit_alone_is_given_up_with_its_name(program: Progra
 @pytest.mark.trap(23)
 def test_phase_killed_by_somebody_is_redone_once(program: Program) -> None:
     """A stray kill -9 of cc1plus costs a retry, not the build; no counter rose, so it is not called out of memory."""
-    process = program.start(program.supervised(*big_unit()))
+    waits = waiting_header(program)
+    process = program.start(program.supervised(*big_unit(), "-include", str(waits)))
     started = program.await_record(PhaseStarted, process, phase_id=1)
     assert isinstance(started, PhaseStarted)
-    assert psutil.Process(started.pid).name() == "cc1plus"
     os.kill(started.pid, signal.SIGKILL)
+    program.await_record(PhaseFinished, process, outcome="killed-outside")
+    waits.write_text("")
     output, _ = process.communicate()
     assert process.returncode == 0, output
     outcomes = [record.outcome for record in program.records() if isinstance(record, PhaseFinished)]
@@ -139,14 +151,15 @@ def test_gcc_called_by_its_own_path_is_gated(program: Program) -> None:
 
 def test_a_compile_from_a_pipe_is_not_redone_into_a_wrong_object(program: Program) -> None:
     """Killed while it reads stdin, a compile fails as it does without us: it never ends well with half a source."""
-    source = (EXAMPLE / "src" / "planner.cpp").read_text()
-    (program.folder / "planner.cpp").write_text(source)
-    compile_it = f"g++ -std=c++17 -O2 -I {EXAMPLE}/include -x c++ -c - -o piped.o < planner.cpp"
-    process = program.start(program.supervised("sh", "-c", compile_it))
-    started = program.await_record(PhaseStarted, process, phase_id=1)
-    assert isinstance(started, PhaseStarted)
-    os.kill(started.pid, signal.SIGKILL)
-    output, _ = process.communicate()
+    source = waiting_header(program)
+    process = program.start(program.supervised("sh", "-c", f"g++ -x c++ -c - -o piped.o < {source}"))
+    with source.open("w") as writes:
+        writes.write("int half() {")
+        writes.flush()
+        started = program.await_record(PhaseStarted, process, phase_id=1)
+        assert isinstance(started, PhaseStarted)
+        os.kill(started.pid, signal.SIGKILL)
+        output, _ = process.communicate()
     assert process.returncode != 0, output
     assert program.summary()["requeued"] == 0
     assert program.summary()["verdict"] == "not-redoable"
@@ -172,7 +185,10 @@ def test_a_phase_beyond_the_users_own_limit_goes_on_and_is_said(program: Program
 
 def test_a_tool_whose_gate_died_does_not_run_on(program: Program) -> None:
     """kill -9 of a gate: its compiler, which nobody waits for any more, is ended and does not grow unseen."""
-    script = " ".join(big_unit()) + "; while [ ! -e seen ]; do sleep 0.1; done; exit 3"
+    script = (
+        " ".join([*big_unit(), "-include", str(waiting_header(program))])
+        + "; while [ ! -e seen ]; do sleep 0.1; done; exit 3"
+    )
     process = program.start(program.supervised("sh", "-c", script))
     started = program.await_record(PhaseStarted, process, phase_id=1)
     assert isinstance(started, PhaseStarted)

@@ -52,7 +52,7 @@ def reports_of_a_gate(folder: Path) -> tuple[str, list[list[str]]]:
                     if frames[-1][0] == "ask":
                         connection.sendall((2).to_bytes(4, "little") + b"go")
 
-        serving = threading.Thread(target=serve)
+        serving = threading.Thread(target=serve, daemon=True)
         serving.start()
         done = subprocess.run(
             [sys.executable, "-c", BIG_PARENT, str(folder / "gates" / "tool"), "-c"],

@@ -153,7 +153,9 @@ def test_a_compiler_that_somebody_kills_twice(program: Program) -> None:
 
 def test_a_compiler_that_somebody_terminates(program: Program) -> None:
     """SIGTERM to cc1plus, as earlyoom sends it first: g++ says so; no compiler does that to itself."""
-    with going(program, program.supervised("sh", "-c", BIG_UNIT)) as process:
+    waits = program.folder / "waits.h"
+    os.mkfifo(waits)
+    with going(program, program.supervised("sh", "-c", f"{BIG_UNIT} -include {waits}")) as process:
         started = program.await_record(PhaseStarted, process, phase_id=1)
         assert isinstance(started, PhaseStarted)
         os.kill(started.pid, signal.SIGTERM)

@@ -19,7 +19,10 @@ HOG_MIB = 350
 """One fits, two do not; without figures cudafe++ is expected to take 50 MiB for a source as small as these."""
 
 HOG = """
-import mmap, os, sys, time
+import glob, mmap, os, sys, time
+open(f"begun.{os.getpid()}", "w").close()
+while len(glob.glob("begun.*")) < 2 and not os.path.exists("go"):
+    time.sleep(0.02)
 wanted = int(open("size").read())
 held = [mmap.mmap(-1, 10 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)
         for _ in range(wanted // 10)]
@@ -27,7 +30,7 @@ while not os.path.exists("go"):
     time.sleep(0.02)
 open(sys.argv[-1], "w").close()
 """
-"""A cudafe++ that takes its memory at once, and holds it until there is a file ``go``."""
+"""A cudafe++ that takes its memory as soon as there are two, and holds it until there is a file ``go``."""
 
 UNITS = ("a", "b")
 
@@ -56,8 +59,9 @@ def measured(program: Program, toolkit: Path) -> Path:
     made = program.run("recipe", "from-trace", str(program.trace_file), "-o", str(recipe))
     assert made.returncode == 0, made.stderr
     shutil.rmtree(program.folder / "state")
-    for name in ("go", "a.o", "b.o", ".ninja_log", ".ninja_deps"):
-        (program.folder / name).unlink(missing_ok=True)
+    left = [program.folder / name for name in ("go", "a.o", "b.o", ".ninja_log", ".ninja_deps")]
+    for file in (*left, *program.folder.glob("begun.*")):
+        file.unlink(missing_ok=True)
     program.trace_file.unlink()
     return recipe
 

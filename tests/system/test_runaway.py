@@ -63,7 +63,7 @@ def test_a_front_end_that_grows_for_ever_is_ended_as_a_runaway(program: Program)
 def test_where_the_limit_comes_first_it_is_a_runaway_all_the_same(program: Program) -> None:
     """Production would wait for 24 GiB; 900 MiB are full before. How it rose up to its end tells it."""
     toolkit = fake_toolkit(program.folder / "cuda", cudafe())
-    rules = Rules(runaway=RunawayRules(rest_s=1.0, killed_rising_s=1.0))
+    rules = Rules(runaway=RunawayRules(rest_s=1.0, killed_rising_s=1.0, cpu_share=0.3, company_cpu_share=0.3))
     with memory_cgroup(900 * MIB) as group:
         command = program.with_rules(rules, "nvcc", "-c", "endless.cu", toolkit=str(toolkit))
         done = group.run(command, env=program.env, cwd=program.folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import select
 import signal
 import subprocess
 import time
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.trace.records import GaveUp, PhaseAdmitted, PhaseFinished, PhaseStarted
+from builddoctor.trace.records import GaveUp, Killed, PhaseAdmitted, PhaseFinished, PhaseStarted
 from support.memcg import MemoryCgroup, memory_cgroup
 from support.program import PATIENCE_S, Program
-from support.stand_ins import HOG, stand_in
+from support.stand_ins import HOG, STEADY_HOG, stand_in
 
 pytestmark = pytest.mark.needs_memcg
 
@@ -136,7 +136,7 @@ def test_a_folder_that_is_removed_is_made_again(tmp_path: Path) -> None:
     with memory_cgroup(LIMIT_MIB * MIB) as group:
         first = start(one, group, "a")
         one.await_record(PhaseStarted, first, phase_id=1)
-        shutil.rmtree(ledger)
+        ledger.rename(tmp_path / "away")
         second = start(two, group, "a")
         assert f"pid {first.pid}" in _line_with(second, "shares memory")
         done.touch()
@@ -161,13 +161,19 @@ def test_last_phases_that_outgrow_their_promises_do_not_meet_the_kernel(tmp_path
     """Both were let start and both grow beyond what was expected: one is ended by builddoctor, and redone later."""
     one, two = programs = two_programs(tmp_path)
     ready = tmp_path / "ready"
+    go = tmp_path / "go"
     big, limit = 2600, 4600
     for program in programs:
-        stand_in(program, f"exec {HOG} {big} 1000 {ready}")
+        wait = f"while [ ! -e {go} ]; do sleep 0.05; done"
+        stand_in(program, f"{wait}; exec {STEADY_HOG} {big} 400 {ready}")
     with memory_cgroup(limit * MIB) as group:
         processes = [start(program, group, "a") for program in programs]
         for program, process in zip(programs, processes, strict=True):
             program.await_record(PhaseStarted, process, phase_id=1)
+        go.touch()
+        while not any(isinstance(record, Killed) for program in programs for record in program.records()):
+            assert all(process.poll() is None for process in processes)
+            select.select([], [], [], 0.05)
         ready.touch()
         for program, process in zip(programs, processes, strict=True):
             kernel_free(program, process)

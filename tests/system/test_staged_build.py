@@ -182,12 +182,13 @@ def test_an_interrupted_build_ends_whole_and_goes_on_later(program: Program) -> 
         f"echo $out >>log; [ $out = a.o ] || [ -e {go} ] || {{ : >{waits}; exec sleep 1000; }}; touch $out",
         ["a.o", "b.o"],
     )
-    process = program.start(staged(program, recipe, "ninja"))
+    one_at_a_time = staged(program, recipe, "ninja", options=("--cores", "1"))
+    process = program.start(one_at_a_time)
     awaiting(process, waits)
     process.send_signal(signal.SIGINT)
     said = process.communicate()[0]
     assert process.returncode == 128 + signal.SIGINT, said
     go.touch()
-    done = finished(program, staged(program, recipe, "ninja"))
+    done = finished(program, one_at_a_time)
     assert done.returncode == 0, done.stderr
     assert (program.folder / "log").read_text().split() == ["a.o", "b.o", "b.o"]

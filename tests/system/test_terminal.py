@@ -76,7 +76,7 @@ def test_the_board_fits_the_terminal_and_says_what_counts(program: Program, colu
 def test_the_screen_at_a_usual_size_reads_as_it_was_meant(program: Program, tmux: Tmux) -> None:
     """Whole lines in their order, and what was on the terminal before is still there."""
     tmux.type("clear; echo earlier; " + command(program, *waiting_build(program), options=SMALL))
-    tmux.wait_for(running)
+    tmux.wait_for(lambda text: running(text) and "1 more wait" in text)
     screen = tmux.screen()
     assert any(line == "earlier" for line in screen)
     board = foot(screen)
@@ -128,7 +128,7 @@ def test_without_unicode_all_is_ascii(program: Program, tmux: Tmux, setting: str
 def test_d_shows_more_and_less(program: Program, tmux: Tmux) -> None:
     """Estimates, what they rest on, and everybody who waits."""
     tmux.type("clear; " + command(program, *waiting_build(program), options=SMALL))
-    tmux.wait_for(running)
+    tmux.wait_for(lambda text: running(text) and "1 more wait" in text)
     tmux.key("d")
     text = tmux.wait_for(lambda text: "fewer details" in text)
     assert len(re.findall(r"for \d\.\d GiB: \S+\.cpp host, \d+ MiB free +\d:\d\d$", text, re.MULTILINE)) == 2
@@ -147,7 +147,7 @@ def test_q_closes_the_board_and_not_the_build(program: Program, tmux: Tmux) -> N
     tmux.type(command(program, "sh", "-c", f"{script}; stty -g <{tmux_tty(tmux)} >in_build", options=SMALL))
     tmux.wait_for(running)
     tmux.key("q")
-    text = tmux.wait_for(lambda text: "the board is closed" in text and "GiB budget" not in text)
+    text = tmux.wait_for(lambda text: "the board is closed" in text and "d details" not in text)
     assert "builddoctor watch" in text
     assert tmux.cursor()
     (program.folder / "done").touch()

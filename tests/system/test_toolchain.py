@@ -125,7 +125,7 @@ PICKY = '#!/bin/sh\ncase "$NVCC_PREPEND_FLAGS$NVCC_APPEND_FLAGS" in *bogus*) ech
 @pytest.fixture
 def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What hangs is not waited for as long as a user would."""
-    monkeypatch.setattr("builddoctor.intercept.host_probe.PROBE_S", 2.0)
+    monkeypatch.setattr("builddoctor.intercept.host_probe.PROBE_S", 5.0)
 
 
 @pytest.mark.usefixtures("short_probes")
