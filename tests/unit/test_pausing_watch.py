@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,25 @@ def test_what_the_kernel_ends_beside_them_is_not_called_too_big_three_times(watc
     found = asyncio.run(outcomes())
     kernel = Outcome.KILLED_BY_KERNEL
     assert found == ([Outcome.KILLED_BY_US] * 3 + [kernel] if beside else [kernel] * 4)
+
+
+def test_who_does_not_stop_is_let_go_on_before_he_is_forgotten(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that waits for a disk stops when that has answered: nobody would let it go on any more."""
+    sent: list[signal.Signals] = []
+
+    class Handle:
+        def send(self, number: signal.Signals) -> bool:
+            sent.append(number)
+            return True
+
+        def close(self) -> None:
+            sent.append(signal.SIGCHLD)
+
+    monkeypatch.setattr("builddoctor.supervise.pausing._held", lambda *_: Handle())
+    for rss_mib in range(1000, 2000, 100):
+        for files in (planted(10, 11, 12), planted(11, rss_mib=rss_mib), planted(12, rss_mib=rss_mib, state="D")):
+            watch.root.files |= files
+        watch.look(free_mib=LIMIT_MIB - 2 * rss_mib)
+        if len(sent) > 1:
+            break
+    assert sent[:3] == [signal.SIGSTOP, signal.SIGCONT, signal.SIGCHLD]

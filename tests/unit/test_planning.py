@@ -46,6 +46,18 @@ def test_a_plan_changes_priorities() -> None:
     assert planner.urgency("unknown", 3.0) == 3.0
 
 
+def test_priorities_of_a_long_build_stay_numbers() -> None:
+    """Each search begins with the weights of the last, which walk upwards; infinity times nothing orders nothing."""
+    planner = Planner(lambda _: 1.0, slots=2)
+    pair = [UnitToCome(unit_id=each, phases=(ExpectedPhase(60.0, 0.0, 10.0),)) for each in "ab"]
+    asked = Asked(pair)
+    for search in range(20):
+        planner.think(asked, budget_mib=100.0, now_s=10.0 * search)
+    assert asked.times == 20
+    assert all(0 < planner.urgency(each, 1.0) < 1e12 for each in "ab")
+    assert [planner.urgency(each, 0.0) for each in "ab"] == [0.0, 0.0]
+
+
 def test_nothing_is_looked_for_all_the_time() -> None:
     """A search that is over rests until something may have changed, or units have come."""
     planner, asked = Planner(lambda _: 1.0, slots=8), Asked(units())

@@ -27,6 +27,12 @@ GOOD_ENOUGH = 1.005
 
 LEAST_S = 1e-3
 
+MOST_MEAN = 1e3
+"""Weights that have come so far begin anew at one, in the same order."""
+
+MOST_SLOPE = 1e9
+"""Beyond this, and below its inverse, more makes no other order."""
+
 
 class ExpectedPhase(msgspec.Struct, frozen=True):
     """One phase to come, or the rest of one that runs."""
@@ -99,10 +105,16 @@ class OrderSearch:
         return better
 
     def slopes(self) -> dict[str, float]:
-        """By unit: priority per second that remains."""
-        lefts = self._trial.lefts_s
+        """By unit: priority per second that remains; a unit that no search knew has one.
+
+        Weights only mean something beside each other, and walk upwards from search to search: left alone, those of a
+        long build end at infinity, and infinity times nothing is no priority at all.
+        """
+        lefts = [max(left_s, LEAST_S) for left_s in self._trial.lefts_s]
+        mean = sum(self._weights) / max(sum(lefts), LEAST_S)
+        scale = 1.0 if mean <= MOST_MEAN else 1.0 / mean
         return {
-            unit_id: weight / max(left_s, LEAST_S)
+            unit_id: min(max(scale * weight / left_s, 1 / MOST_SLOPE), MOST_SLOPE)
             for unit_id, weight, left_s in zip(self._ids, self._weights, lefts, strict=True)
         }
 
