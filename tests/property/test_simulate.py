@@ -65,7 +65,7 @@ class Watched:
         return actions
 
 
-@settings(max_examples=200)
+@settings(max_examples=2000)
 @given(workload=workloads(), host=HOSTS, jobs=st.one_of(st.none(), st.integers(1, 12)))
 def test_memory_is_conserved_and_no_work_is_lost_when_sizes_are_known(
     workload: Workload, host: Host, jobs: int | None
