@@ -44,7 +44,7 @@ def test_a_second_build_is_near_the_best_order_that_is_known(
     assert result.makespan_s <= most_s
 
 
-@pytest.mark.parametrize(("cores", "gib", "most_s"), [(8, 8, 372), (16, 16, 216), (32, 32, 209)])
+@pytest.mark.parametrize(("cores", "gib", "most_s"), [(4, 6, 486), (8, 8, 372), (16, 16, 216), (32, 32, 209)])
 def test_a_first_build_of_phases_that_grow_is_not_much_longer(
     engine: Workload, cores: int, gib: float, most_s: float
 ) -> None:
@@ -52,6 +52,15 @@ def test_a_first_build_of_phases_that_grow_is_not_much_longer(
     result = built(engine, None, cores, gib, RAMP)
     assert (result.completed, result.kernel_kills) == (True, 0)
     assert result.makespan_s <= most_s
+
+
+@pytest.mark.parametrize(("cores", "gib"), [(2, 4.5), (4, 6), (8, 8), (16, 16)])
+def test_a_first_build_of_phases_that_do_not_grow_stays_within_the_limit(
+    engine: Workload, cores: int, gib: float
+) -> None:
+    """They hold their peaks from their starts on: what is beyond its bound would be ended by the kernel at once."""
+    result = built(engine, None, cores, gib, FLAT)
+    assert (result.completed, result.kernel_kills, result.kills) == (True, 0, 0)
 
 
 @pytest.mark.parametrize("known", [True, False])

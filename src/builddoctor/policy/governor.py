@@ -138,7 +138,8 @@ class Governor:
             return actions + self._open(now_s)
         if isinstance(event, Sampled | Tick) and len(self._waiting):
             running = self._running.values()
-            to_come = partial(rest_of_units, running, self._waiting, self._units, self._estimator, now_s=now_s)
+            known = (running, self._waiting, self._units, self._estimator)
+            to_come = partial(rest_of_units, *known, evenness=self._growth.evenness, now_s=now_s)
             if self._planner.think(to_come, budget_mib=self._budget_mib, now_s=now_s):
                 self._waiting.order_again()
                 self._opening.order_anew()
@@ -178,7 +179,7 @@ class Governor:
     @property
     def committed_mib(self) -> float:
         """What running phases hold or may still take."""
-        return load_of(self._running.values()).committed_mib
+        return load_of(self._running.values(), self._growth.evenness).committed_mib
 
     @property
     def budget_mib(self) -> float:

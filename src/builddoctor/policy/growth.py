@@ -12,6 +12,7 @@ hasty as the most hasty of the others.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from builddoctor.model.phase import PhaseKind
 
@@ -37,6 +38,8 @@ class Growth:
 
     def __init__(self) -> None:
         self._means: dict[PhaseKind, deque[float]] = {}
+        self._evenness: dict[PhaseKind, float] = {}
+        self._others = 0.0
 
     def ended(self, kind: PhaseKind, *, area_mib_s: float, looks: int, peak_mib: float, wall_s: float) -> None:
         """A phase ended by itself. ``area_mib_s``: its size added up over time."""
@@ -44,20 +47,29 @@ class Growth:
             return
         mean = min(1.0, max(0.0, area_mib_s / (peak_mib * wall_s)))
         self._means.setdefault(kind, deque(maxlen=KEPT)).append(mean)
+        if self.seen:
+            self._evenness = {each: _even(max(means)) for each, means in self._means.items() if _judged(means)}
+            self._others = _even(max(map(max, self._means.values())))
 
     @property
     def seen(self) -> bool:
         """Enough phases have been watched that some are taken to grow."""
         return sum(map(len, self._means.values())) >= LEAST_SEEN
 
+    def evenness(self, kind: PhaseKind) -> float:
+        """Share of its time over which a phase of this kind grows: 1 for an even ramp, 0 for one that may be full at
+        its start."""
+        return self._evenness.get(kind, self._others)
+
     def full_after(self, kind: PhaseKind) -> float:
         """Share of its time, 0 to ``CAUTION``, after which a phase of this kind may be at its peak."""
-        means = self._means.get(kind, ())
-        if len(means) < LEAST_OF_KIND:
-            if not self.seen:
-                return 0.0
-            hasty = max(map(max, self._means.values()))
-        else:
-            hasty = max(means)
-        # An even ramp that is full after a share f of the time has a mean of 1 - f / 2.
-        return CAUTION * min(1.0, 2 * (1 - hasty))
+        return CAUTION * self.evenness(kind)
+
+
+def _judged(means: Sequence[float]) -> bool:
+    return len(means) >= LEAST_OF_KIND
+
+
+def _even(hasty: float) -> float:
+    """An even ramp that is full after a share f of the time has a mean of 1 - f / 2."""
+    return min(1.0, 2 * (1 - hasty))

@@ -15,7 +15,7 @@ from builddoctor.model.phase import Phase
 from builddoctor.policy.ahead import Ahead, Course, course
 from builddoctor.policy.growth import Growth
 from builddoctor.policy.line import Kept, Waiting
-from builddoctor.policy.running import Running, load_of
+from builddoctor.policy.running import Load, Running, load_of, risk_share
 
 TRIES = 16
 """Phases a pass for which moments to come are looked at; they are the most urgent of those that do not fit now."""
@@ -45,7 +45,7 @@ class Room:
         self._slots, self._cores, self._allowed_mib = slots, cores, allowed_mib
         self._growth, self._wall_s, self._urgency, self._now_s = growth, wall_s, urgency, now_s
         # What runs, and the places kept for units that are ahead of whom we have come to.
-        self._load = load_of(running)
+        self._load = load_of(running, growth.evenness)
         self._kept_mib = 0.0
         self._aheads: dict[int, Ahead] = {}
         self._courses: list[tuple[float, Course]] | None = None
@@ -71,7 +71,7 @@ class Room:
         """Come to a phase of this urgency; urgencies fall from call to call."""
         while self._kept and self._kept[-1].urgency > urgency:
             kept = self._kept.pop()
-            load = self._load.with_one(kept.estimate)
+            load = self._load.with_one(kept.estimate, risk_share(0.0))
             if load.count <= self._slots and load.committed_mib <= self._allowed_mib:
                 self._load = load
                 self._kept_mib += kept.estimate.peak_mib
@@ -82,7 +82,7 @@ class Room:
             return "a kill is under way"
         if self._load.count >= self._slots or (self._load.count >= self._cores and not waiting.short):
             return "cores"
-        if self._load.with_one(waiting.estimate).committed_mib > self._allowed_mib and not self._fits_in_time(waiting):
+        if self._load_with(waiting).committed_mib > self._allowed_mib and not self._fits_in_time(waiting):
             return "memory"
         if self._delays_the_most_urgent(waiting) or self._delays_the_first(waiting):
             return "memory"
@@ -90,10 +90,13 @@ class Room:
 
     def taken(self, waiting: Waiting) -> None:
         """This phase starts: it is one of ``running`` from now on."""
-        self._load = self._load.with_one(waiting.estimate)
+        self._load = self._load_with(waiting)
         self._courses = None
         if self._first is not None and self._wall_s(waiting.phase) > self._first[0]:
             self._first = (self._first[0], self._first[1] - waiting.estimate.peak_mib)
+
+    def _load_with(self, waiting: Waiting) -> Load:
+        return self._load.with_one(waiting.estimate, risk_share(self._growth.evenness(waiting.phase.kind)))
 
     def _fits_in_time(self, waiting: Waiting) -> bool:
         """It does not fit beside the peaks of all, but at every moment beside what they will hold then."""
@@ -109,7 +112,7 @@ class Room:
             full_after=full_after,
         )
         most_mib = self._ahead_of(waiting.urgency).most_mib(candidate)
-        return most_mib + self._kept_mib + self._load.with_one(waiting.estimate).risk_mib <= self._allowed_mib
+        return most_mib + self._kept_mib + self._load_with(waiting).risk_mib <= self._allowed_mib
 
     def _delays_the_most_urgent(self, waiting: Waiting) -> bool:
         """The unit on which the build's end hangs would not find room for its next phase, but for this one."""

@@ -7,11 +7,11 @@ Does *not* cover: whether another may start (``policy.governor``).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from builddoctor.model.phase import Estimate, Phase
+from builddoctor.model.phase import Estimate, Phase, PhaseKind
 
 OVERRUN_FACTOR = 1.2
 """A phase past its reservation is taken to want this much of what it holds."""
@@ -24,10 +24,11 @@ of them is no calm."""
 FASTEST_MIB_S = 1200.0
 """No compiler grows faster: the example's at most by 820 MiB/s. What does has not been understood by its estimate."""
 
-RISK = 0.7
+RISK = 0.9
+RISK_GROWING = 0.35
 """Spreads are bounds that 95 of 100 phases stay below (1.64 standard deviations). Of the sum of many, this share is set
-aside: it is exceeded once in eight times, if all were at their peaks at once, which they are not; and then one is run
-again."""
+aside: 0.9 is exceeded once in fourteen times, if all were at their peaks at once. Phases that grow evenly are not, and
+show in time what they will take: what is risked is the youngest's work so far, and not a kill by the kernel."""
 
 SURE_SHARE = 0.1
 """Bounds this near are known from the past: such a phase may come to its size as fast as it likes."""
@@ -106,7 +107,7 @@ class Load(msgspec.Struct, frozen=True):
     count: int = 0
     expected_mib: float = 0.0
     squares_mib2: float = 0.0
-    """sum of the squares of spreads: many phases do not all go to their bounds at once"""
+    """sum of the squares of what each adds to the risk: many phases do not all go to their bounds at once"""
     killing: bool = False
     """one of them was ended, and its memory is not back yet"""
 
@@ -118,24 +119,29 @@ class Load(msgspec.Struct, frozen=True):
     @property
     def risk_mib(self) -> float:
         """Set aside for all spreads together."""
-        return RISK * math.sqrt(self.squares_mib2)
+        return math.sqrt(self.squares_mib2)
 
-    def with_one(self, estimate: Estimate) -> Load:
-        """As it would be with one phase more."""
+    def with_one(self, estimate: Estimate, risk: float) -> Load:
+        """As it would be with one phase more; ``risk``: see ``risk_share``."""
         return Load(
             self.count + 1,
             self.expected_mib + estimate.peak_mib,
-            self.squares_mib2 + estimate.spread_mib**2,
+            self.squares_mib2 + (risk * estimate.spread_mib) ** 2,
             self.killing,
         )
 
 
-def load_of(running: Iterable[Running]) -> Load:
+def risk_share(evenness: float) -> float:
+    """Share of a spread that is set aside. ``evenness``: 0 for a phase that may be full at once, 1 for an even ramp."""
+    return RISK + (RISK_GROWING - RISK) * evenness
+
+
+def load_of(running: Iterable[Running], evenness: Callable[[PhaseKind], float]) -> Load:
     """The sum of what runs."""
     count, expected_mib, squares_mib2, killing = 0, 0.0, 0.0, False
     for run in running:
         count += 1
         expected_mib += run.expected_mib
-        squares_mib2 += run.spread_mib**2
+        squares_mib2 += (risk_share(evenness(run.phase.kind)) * run.spread_mib) ** 2
         killing = killing or run.killed
     return Load(count, expected_mib, squares_mib2, killing)
