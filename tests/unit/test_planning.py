@@ -7,7 +7,7 @@ from builddoctor.model.phase import PhaseKind
 from builddoctor.policy.clues import Done, UnitNotes
 from builddoctor.policy.order import ExpectedPhase, UnitToCome
 from builddoctor.policy.outlook import to_come
-from builddoctor.policy.planning import AGAIN_AFTER_S, NEWS_AFTER_S, Planner
+from builddoctor.policy.planning import AGAIN_AFTER_S, MANY_UNITS, NEWS_AFTER_S, Planner, worth_a_search
 from unit.builders import phase
 
 
@@ -133,3 +133,14 @@ def test_what_was_done_is_not_to_come() -> None:
 def test_nothing_comes_after_the_host_compile() -> None:
     """Where the past knows of no link."""
     assert not to_come(past(*WHOLE), phase(9, PhaseKind.HOST, arch=""))
+
+
+def test_among_many_units_an_order_is_looked_for_only_while_memory_is_short() -> None:
+    """Any order of many is as good until the last of them."""
+    assert worth_a_search(MANY_UNITS, short=False)
+    assert worth_a_search(MANY_UNITS + 1, short=True)
+    assert not worth_a_search(MANY_UNITS + 1, short=False)
+    planner, asked = Planner(lambda _: 1.0, slots=3), Asked(units())
+    assert not planner.think(asked, budget_mib=100.0, now_s=0.0, worth=False)
+    assert asked.times == 0
+    assert planner.think(asked, budget_mib=100.0, now_s=1.0)

@@ -242,3 +242,16 @@ def test_productions_budget_is_taken_where_none_is_given() -> None:
     small = Host(cores=4, limit_mib=6144.0)
     assert small.budget_mib == pytest.approx(0.9 * 6144)
     assert small.reserve_mib == pytest.approx(0.1 * 6144)
+
+
+def test_what_holds_still_is_looked_at_again_after_its_rest() -> None:
+    """With all others at each look, or each phase when it comes and all of them each second."""
+    workload = build([(10, 4)], *[[(20, 0.3)] * 10])
+
+    def sizes(rest_s: float) -> list[int]:
+        recorder = Recorder()
+        simulate(workload, recorder, host(), Rules(sample_s=0.1, quiet_s=0.1, rest_s=rest_s))
+        return [len(event.rss_mib) for event, _ in recorder.heard if isinstance(event, Sampled)]
+
+    assert sum(sizes(1.0)) < 0.5 * sum(sizes(0.0))
+    assert max(sizes(1.0)) == 2

@@ -13,6 +13,7 @@ runs, or this build's share is with another; what must run alone has no company.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind, Unit
@@ -31,7 +32,8 @@ from builddoctor.policy.events import (
 from builddoctor.policy.growth import Growth
 from builddoctor.policy.line import Kept, Line, Waiting
 from builddoctor.policy.opening import Opening
-from builddoctor.policy.planning import Planner
+from builddoctor.policy.order import ExpectedPhase
+from builddoctor.policy.planning import Planner, worth_a_search
 from builddoctor.policy.rest import rest_of_units
 from builddoctor.policy.room import Room
 from builddoctor.policy.runaway import RunawayRules, RunawayWatch
@@ -118,7 +120,8 @@ class Governor:
             self._planner.unit_came()
             if event.held:
                 self._opening.registered(event.unit)
-        elif isinstance(event, PhaseAsked):
+            return self._open(now_s)
+        if isinstance(event, PhaseAsked):
             self._lingering.pop(event.phase.unit_id, None)
             self._waiting.add(self._as_waiting(event.phase, self._estimator.estimate(event.phase), now_s))
         elif isinstance(event, PhaseEnded):
@@ -127,20 +130,17 @@ class Governor:
         elif isinstance(event, Sampled):
             self._budget_mib, self._share_mib = event.budget_mib, event.share_mib
             actions += self._danger.look(event, now_s)
-        elif not isinstance(event, UnitEnded | Tick):
-            raise TypeError(event)
-        if isinstance(event, UnitEnded):
-            # Nothing of it will ask any more.
+        elif isinstance(event, UnitEnded):  # nothing of it will ask any more
             self._lingering.pop(event.unit_id, None)
             self._units.discard(event.unit_id)
             self._opening.ended(event.unit_id, now_s)
-        if isinstance(event, UnitRegistered):
-            return actions + self._open(now_s)
+        elif not isinstance(event, Tick):
+            raise TypeError(event)
         if isinstance(event, Sampled | Tick) and len(self._waiting):
-            running = self._running.values()
-            known = (running, self._waiting, self._units, self._estimator)
+            known = (self._running.values(), self._waiting, self._units, self._estimator)
             to_come = partial(rest_of_units, *known, evenness=self._growth.evenness, now_s=now_s)
-            if self._planner.think(to_come, budget_mib=self._budget_mib, now_s=now_s):
+            worth = worth_a_search(len(self._units), short=self._short)
+            if self._planner.think(to_come, budget_mib=self._budget_mib, now_s=now_s, worth=worth):
                 self._waiting.order_again()
                 self._opening.order_anew()
         asked = event.phase.phase_id if isinstance(event, PhaseAsked) else None
@@ -149,8 +149,7 @@ class Governor:
 
     def _open(self, now_s: float) -> list[Action]:
         tight = self._had_kill or (self._short and len(self._waiting) > 0)
-        running, waiting = len(self._running), len(self._waiting)
-        return list(self._opening.next(now_s, running=running, waiting=waiting, tight=tight))
+        return list(self._opening.next(now_s, running=len(self._running), waiting=len(self._waiting), tight=tight))
 
     def _whole_s(self, unit: Unit) -> float:
         """Time that a unit takes, its phases one after the other."""
@@ -287,7 +286,7 @@ class Governor:
             urgency=self._planner.urgency,
             now_s=now_s,
         )
-        solo = any(phase_id in self._solo for phase_id in self._running)
+        solo = not self._solo.isdisjoint(self._running)
         if asked is None:
             self._short, self._drains_to = False, None
         first = asked is None or asked == self._waiting.first
@@ -295,8 +294,11 @@ class Governor:
         line = iter(self._waiting) if not self._running else self._waiting.in_turn()
         for waiting in line if asked is None else self._waiting.only(asked):
             drained = self._drains_to
-            if len(self._running) >= self._slots or (drained is not None and waiting.key > drained.key):
+            if room.full or (drained is not None and waiting.key > drained.key):
                 break
+            if room.has_no_core_for(waiting):
+                first = False
+                continue
             if self._passed_over(waiting, room, now_s, first=first):
                 continue
             room.reach(waiting.urgency)
@@ -365,17 +367,13 @@ class Governor:
         if phase.kind in LAST_KINDS:
             return
         to_come = self._estimator.outlook(phase.unit_id, phase)
-        if to_come:
-            estimate = Estimate(peak_mib=to_come[0].peak_mib, spread_mib=to_come[0].spread_mib, source="")
-        else:
-            # Nobody knows: as much as the last one.
-            estimate = self._estimator.estimate(phase)
-        urgency = self._planner.urgency(phase.unit_id, self._left_after_s(phase))
+        # Where nobody knows what comes: as much as the last one.
+        estimate = to_come[0].estimate if to_come else self._estimator.estimate(phase)
+        urgency = self._planner.urgency(phase.unit_id, self._left_after_s(phase, to_come))
         self._lingering[phase.unit_id] = Kept(urgency, now_s + LINGER_S, estimate)
 
-    def _left_after_s(self, phase: Phase) -> float:
+    def _left_after_s(self, phase: Phase, to_come: Sequence[ExpectedPhase]) -> float:
         """What the unit has still to do when this phase has ended."""
-        to_come = self._estimator.outlook(phase.unit_id, phase)
         if to_come:
             return sum(each.wall_s for each in to_come)
         return max(0.0, self._estimator.remaining_s(phase) - self._estimator.wall_s(phase))
@@ -386,6 +384,7 @@ class Governor:
         self._lingering.pop(unit_id, None)
         self._opening.started(unit_id, now_s)
         self._runaways.admitted(phase_id, expected_mib=waiting.estimate.peak_mib, kind=waiting.phase.kind)
+        to_come = self._estimator.outlook(unit_id, waiting.phase)
         alone = not self._running
         for run in self._running.values():
             run.alone = False
@@ -395,7 +394,7 @@ class Governor:
             admitted_at_s=now_s,
             alone=alone,
             budget_mib=self._budget_mib,
-            left_after_s=self._left_after_s(waiting.phase),
-            next_mib=next((each.peak_mib for each in self._estimator.outlook(unit_id, waiting.phase)), 0.0),
+            left_after_s=self._left_after_s(waiting.phase, to_come),
+            next_mib=to_come[0].peak_mib if to_come else 0.0,
         )
         return Admit(phase_id=phase_id, estimate=waiting.estimate, alone=alone)

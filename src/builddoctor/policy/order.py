@@ -19,6 +19,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from builddoctor.model.phase import Estimate
+
 RULES = ((0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (2.0, 0.0), (4.0, 0.0), (0.0, 1.0), (0.5, 1.0), (2.0, 1.0))
 """Starting points: how much a unit's memory-time counts beside its time, and the larger of the two once more."""
 
@@ -40,6 +42,11 @@ class ExpectedPhase(msgspec.Struct, frozen=True):
     peak_mib: float
     spread_mib: float
     wall_s: float
+
+    @property
+    def estimate(self) -> Estimate:
+        """Its size, as of a phase that asks."""
+        return Estimate(peak_mib=self.peak_mib, spread_mib=self.spread_mib, source="")
 
 
 class UnitToCome(msgspec.Struct, frozen=True, kw_only=True):

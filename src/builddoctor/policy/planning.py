@@ -35,10 +35,18 @@ LEAST_REST_S = 1.0
 PACE_STEP = 0.05
 """A pace that has moved by so much (residual) has all that wait put in order again."""
 
-MOST_PHASES = 6000
+MOST_PHASES = PHASES_A_LOOK
 """With more phases to come any order by length packs well, and a trial takes longer than a gate should wait."""
 
+MANY_UNITS = 128
+"""Of so many any order is as good until the last of them, unless memory is short."""
+
 UnitsToCome = Callable[[], Sequence[UnitToCome]]
+
+
+def worth_a_search(units: int, *, short: bool) -> bool:
+    """``short``: something waits for memory."""
+    return short or units <= MANY_UNITS
 
 
 class Planner:
@@ -80,14 +88,16 @@ class Planner:
         """There is a unit that the last search did not know."""
         self._news = True
 
-    def think(self, to_come: UnitsToCome, *, budget_mib: float, now_s: float) -> bool:
-        """Look a little further for a better order; True when priorities have changed."""
+    def think(self, to_come: UnitsToCome, *, budget_mib: float, now_s: float, worth: bool = True) -> bool:
+        """Look a little further for a better order; True when priorities have changed. ``worth``: begin to, if it is
+        time (see ``worth_a_search``).
+        """
         pace = self._pace()
         moved = abs(math.log(pace / self._paced)) > PACE_STEP
         if moved:
             # Who asked before was given the seconds of another pace.
             self._paced = pace
-        return self._look(to_come, budget_mib, now_s) or moved
+        return ((worth or self._search is not None) and self._look(to_come, budget_mib, now_s)) or moved
 
     def _look(self, to_come: UnitsToCome, budget_mib: float, now_s: float) -> bool:
         if self._search is None:

@@ -47,8 +47,10 @@ class Room:
         # What runs, and the places kept for units that are ahead of whom we have come to.
         self._load = load_of(running, growth.evenness)
         self._kept_mib = 0.0
+        self._largest_next_mib: float | None = None
         self._aheads: dict[int, Ahead] = {}
         self._courses: list[tuple[float, Course]] | None = None
+        self._most_urgent: tuple[float, float, float] | None = None
         self._tries = TRIES if growth.seen else 0
         self.estimates = ESTIMATES
         """how many more may be estimated anew in this pass"""
@@ -59,8 +61,17 @@ class Room:
     def free_mib(self) -> float:
         return max(0.0, self._allowed_mib - self._load.committed_mib)
 
+    @property
+    def full(self) -> bool:
+        """Nobody who comes after may start."""
+        return self._load.count >= self._slots
+
+    def has_no_core_for(self, waiting: Waiting) -> bool:
+        """It was held for want of a core before, and still is: a quick answer for a long line."""
+        return waiting.held_for == "cores" and self._has_no_core_for(waiting)
+
     def surely_full_for(self, waiting: Waiting) -> bool:
-        """It was held for memory before, and no look ahead can help: a quick answer for a long line."""
+        """It was held for memory before, and no look ahead can help: another quick answer."""
         return (
             self._tries <= 0
             and waiting.held_for == "memory"
@@ -80,7 +91,7 @@ class Room:
         """Why this phase, the one that was reached, cannot start beside the others; empty when it can."""
         if self._load.killing:
             return "a kill is under way"
-        if self._load.count >= self._slots or (self._load.count >= self._cores and not waiting.short):
+        if self._has_no_core_for(waiting):
             return "cores"
         if self._load_with(waiting).committed_mib > self._allowed_mib and not self._fits_in_time(waiting):
             return "memory"
@@ -88,10 +99,14 @@ class Room:
             return "memory"
         return ""
 
+    def _has_no_core_for(self, waiting: Waiting) -> bool:
+        count = self._load.count
+        return count >= self._slots or (count >= self._cores and not waiting.short)
+
     def taken(self, waiting: Waiting) -> None:
         """This phase starts: it is one of ``running`` from now on."""
         self._load = self._load_with(waiting)
-        self._courses = None
+        self._courses = self._most_urgent = self._largest_next_mib = None
         if self._first is not None and self._wall_s(waiting.phase) > self._first[0]:
             self._first = (self._first[0], self._first[1] - waiting.estimate.peak_mib)
 
@@ -116,17 +131,31 @@ class Room:
 
     def _delays_the_most_urgent(self, waiting: Waiting) -> bool:
         """The unit on which the build's end hangs would not find room for its next phase, but for this one."""
-        first = self._most_urgent()
-        if first is None or self._urgency(first.phase.unit_id, first.left_after_s) <= waiting.urgency:
+        if self._largest_next_mib is None:
+            self._largest_next_mib = max([run.next_mib for run in self._running], default=0.0)
+        together_mib = self._kept_mib + self._load.expected_mib + self._largest_next_mib + waiting.estimate.peak_mib
+        if together_mib <= self._allowed_mib:
             return False
-        then_s = max(0.0, self._wall_s(first.phase) - (self._now_s - first.admitted_at_s))
-        if self._wall_s(waiting.phase) <= then_s:
+        if self._most_urgent is None:
+            self._most_urgent = self._next_of_the_most_urgent()
+        urgency, then_s, others_mib = self._most_urgent
+        if urgency <= waiting.urgency or self._wall_s(waiting.phase) <= then_s:
             return False
-        others_mib = self._kept_mib + sum(
-            run.expected_mib for run in self._running if run is not first and self._course(run).end_s > then_s
-        )
-        without_mib = others_mib + first.next_mib
+        without_mib = self._kept_mib + others_mib
         return without_mib <= self._allowed_mib < without_mib + waiting.estimate.peak_mib
+
+    def _next_of_the_most_urgent(self) -> tuple[float, float, float]:
+        """Its unit's urgency, when it ends, and what it and those that run on will hold after it."""
+        ahead = [run for run in self._running if run.next_mib > 0]
+        urgency, first = -math.inf, None
+        for run in ahead:
+            if (its := self._urgency(run.phase.unit_id, run.left_after_s)) > urgency:
+                urgency, first = its, run
+        if first is None:
+            return -math.inf, 0.0, 0.0
+        then_s = max(0.0, self._wall_s(first.phase) - (self._now_s - first.admitted_at_s))
+        after = (run.expected_mib for run in self._running if run is not first and self._course(run).end_s > then_s)
+        return urgency, then_s, first.next_mib + sum(after)
 
     def keep_for(self, first: Waiting) -> None:
         """The build's end hangs on this phase, which waits for memory: nobody may start that makes it wait longer."""
@@ -143,10 +172,6 @@ class Room:
             return False
         then_s, spare_mib = self._first
         return self._wall_s(waiting.phase) > then_s and waiting.estimate.peak_mib > spare_mib
-
-    def _most_urgent(self) -> Running | None:
-        ahead = [run for run in self._running if run.next_mib > 0]
-        return max(ahead, key=lambda run: self._urgency(run.phase.unit_id, run.left_after_s), default=None)
 
     def _ahead_of(self, urgency: float) -> Ahead:
         """What those that run will hold, seen from a phase of this urgency: more urgent units hand nothing down."""

@@ -60,6 +60,13 @@ class Running(msgspec.Struct):
     killed: bool = False
     runaway: str = ""
     """why we ended it as one"""
+    expected_mib: float = 0.0
+    """what it is taken to need at most, without its spread"""
+    spread_mib: float = 0.0
+    """how far above that it may go: nothing is left of it once it went there"""
+
+    def __post_init__(self) -> None:
+        self._expect()
 
     def sampled(self, rss_mib: float, now_s: float) -> None:
         """It holds this much. Who rests is not looked at each time: growth is since the last look at this one."""
@@ -71,7 +78,10 @@ class Running(msgspec.Struct):
         if self.growth_mib_s < LEAST_GROWTH_MIB_S:
             self.growth_mib_s = 0.0
         self.looks += 1
-        self.rss_mib, self.looked_s = rss_mib, now_s
+        self.looked_s = now_s
+        if rss_mib != self.rss_mib:
+            self.rss_mib = rss_mib
+            self._expect()
 
     @property
     def too_fast(self) -> bool:
@@ -86,19 +96,13 @@ class Running(msgspec.Struct):
             return growth_mib
         return min(growth_mib, self.estimate.reserve_mib - self.rss_mib)
 
-    @property
-    def expected_mib(self) -> float:
-        """What it is taken to need at most, without its spread."""
+    def _expect(self) -> None:
+        reserve_mib = self.estimate.reserve_mib
         if self.rss_mib <= self.estimate.peak_mib:
-            return self.estimate.peak_mib
-        if self.rss_mib <= self.estimate.reserve_mib:
-            return self.rss_mib
-        return self.rss_mib * OVERRUN_FACTOR
-
-    @property
-    def spread_mib(self) -> float:
-        """How far above that it may go: nothing is left of it once it went there."""
-        return max(0.0, self.estimate.reserve_mib - self.expected_mib)
+            self.expected_mib = self.estimate.peak_mib
+        else:
+            self.expected_mib = self.rss_mib if self.rss_mib <= reserve_mib else self.rss_mib * OVERRUN_FACTOR
+        self.spread_mib = max(0.0, reserve_mib - self.expected_mib)
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -138,10 +142,12 @@ def risk_share(evenness: float) -> float:
 
 def load_of(running: Iterable[Running], evenness: Callable[[PhaseKind], float]) -> Load:
     """The sum of what runs."""
-    count, expected_mib, squares_mib2, killing = 0, 0.0, 0.0, False
-    for run in running:
-        count += 1
-        expected_mib += run.expected_mib
-        squares_mib2 += (risk_share(evenness(run.phase.kind)) * run.spread_mib) ** 2
-        killing = killing or run.killed
-    return Load(count, expected_mib, squares_mib2, killing)
+    risks = {kind: risk_share(evenness(kind)) for kind in PhaseKind}
+    runs = list(running)
+    risk_mib = [risks[run.phase.kind] * run.spread_mib for run in runs]
+    return Load(
+        len(runs),
+        sum([run.expected_mib for run in runs]),
+        sum([each * each for each in risk_mib]),
+        True in [run.killed for run in runs],
+    )

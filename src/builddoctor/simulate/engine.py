@@ -97,6 +97,8 @@ class _Simulation:
         self._asks_due: deque[tuple[float, _Unit]] = deque()
         self._look_s = math.inf
         self._idle_looks = 0
+        self._came: list[int] = []
+        self._all_seen_s = -math.inf
         self._ended_by_kernel: deque[_Live] = deque()
         self._ending: dict[int, _Live] = {}
         self._failure: Failure | None = None
@@ -214,7 +216,7 @@ class _Simulation:
         return (math.floor(self._now_s / self._rules.sample_s + 1e-9) + 1) * self._rules.sample_s
 
     def _look(self) -> None:
-        rss = tuple((phase_id, self._held_mib(live)) for phase_id, live in self._running.items())
+        rss = self._sizes()
         suspects = sorted(self._running.keys() & self._policy.suspects)
         cpu_s = tuple((phase_id, self._done_s - self._running[phase_id].from_s) for phase_id in suspects)
         self._look_s = math.inf
@@ -235,6 +237,16 @@ class _Simulation:
         self._stuck = self._stuck or self._idle_looks > IDLE_LOOKS
         grows = self._rules.growth == "ramp" and self._running
         self._look_s = min(self._look_s, self._next_look_s() if grows else self._now_s + self._rules.quiet_s)
+
+    def _sizes(self) -> tuple[tuple[int, float], ...]:
+        """Of those that grow or just came, and of all others at times."""
+        rests = self._rules.growth == "flat" and self._now_s < self._all_seen_s + self._rules.rest_s
+        if not rests:
+            self._all_seen_s = self._now_s
+        seen = self._came if rests else self._running
+        sizes = tuple((each, self._held_mib(self._running[each])) for each in seen if each in self._running)
+        self._came.clear()
+        return sizes
 
     # -- units and phases ----------------------------------------------------------------------------------
 
@@ -281,6 +293,7 @@ class _Simulation:
         live.started_s, live.from_s, live.killed = self._now_s, self._done_s, False
         live.tries += 1
         self._running[action.phase_id] = live
+        self._came.append(action.phase_id)
         heapq.heappush(self._ends, (live.from_s + live.work_s, action.phase_id, live.tries))
         self._count_memory(live.peak_mib)
 

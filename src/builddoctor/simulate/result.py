@@ -45,6 +45,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     flat growth gigabytes come from one look to the next, which no compiler does and every governor takes for danger"""
     quiet_s: float = 5.0
     """and this long after the last look where nothing has; then what the policy sees is that time passes"""
+    rest_s: float = 0.0
+    """what holds still is looked at again after this, as ``policy.rules`` has it; 0: at each look, with all others"""
     kill_s: float = 0.1
     kill_s_per_gib: float = 0.08
     """from a kill being decided to its memory being back"""
