@@ -140,11 +140,11 @@ A phase that is big: it grows to 20 GiB, and works on with that for two minutes.
 
 ENDLESS = """
 A front end that grows without end. Target: named within 90 s, or at the limit where that comes first. Beside another it
-is ended first, and named when its second run, alone, does the same.
+is ended and named first, and given up when its second run, alone, does the same.
 
-| limit GiB | growth GiB/s | beside another | limit reached s | first ended s | by | held GiB | named s | verdict | \
-kernel kills |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
+| limit GiB | growth GiB/s | beside another | limit reached s | first ended s | by | held GiB | named s | given up s | \
+verdict | kernel kills |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 
 def _unit(name: str, kind: PhaseKind, *, peak_mib: float, wall_s: float, curve: tuple[tuple[float, float], ...] = ()):
@@ -193,13 +193,16 @@ def _runaway_row(limit_gib: float, rate: float, *, company: bool) -> str:
     mine = [each for each in trace if getattr(each, "phase_id", None) == asked.phase_id]
     start_s = next(each.at_s for each in mine if isinstance(each, records.PhaseStarted))
     ends = [each for each in mine if isinstance(each, records.PhaseFinished)]
-    named = [each for each in mine if isinstance(each, records.GaveUp)]
+    given_up = [each for each in mine if isinstance(each, records.GaveUp)]
+    notes = [each for each in trace if isinstance(each, records.Note) and each.text.startswith("runaway: ")]
+    named = [each for each in (*notes, *given_up) if isinstance(each, records.Note) or each.verdict == "runaway"]
     return (
         f"| {limit_gib:.0f} | {rate:g} | {'yes' if company else 'no'} | {limit_gib / rate:.0f} "
         f"| {ends[0].at_s - start_s:.0f} | {ends[0].outcome} | {ends[0].peak_mib / 1024:.1f} "
-        f"| {named[0].at_s - start_s:.0f} | {named[0].verdict} | {done.kernel_kills} |"
-        if named and ends
-        else f"| {limit_gib:.0f} | {rate:g} | | | | | | never | | {done.kernel_kills} |"
+        f"| {named[0].at_s - start_s:.0f} | {given_up[0].at_s - start_s:.0f} | {given_up[0].verdict} "
+        f"| {done.kernel_kills} |"
+        if named and given_up and ends
+        else f"| {limit_gib:.0f} | {rate:g} | | | | | | never | | | {done.kernel_kills} |"
     )
 
 

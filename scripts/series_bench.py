@@ -29,6 +29,11 @@ SHARE = 1.15
 BUILDER = [sys.executable, "-m", "builddoctor"]
 
 
+def copied(folder: Path) -> Path:
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("build", "dist"))
+    return folder
+
+
 def configured(folder: Path) -> Path:
     build = folder / "build"
     shutil.rmtree(build, ignore_errors=True)
@@ -62,8 +67,7 @@ def series(builds: int, most_jobs: int = 3) -> list[str]:
     survived: list[float] = []
     medians: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name, memory_cgroup(int(limit_mib * 1024**2)) as group:
-        folder = Path(name) / "example"
-        shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("build", "dist"))
+        folder = copied(Path(name) / "example")
         for jobs in range(1, most_jobs + 1):
             took_s, kills, code = fixed(folder, group, jobs)
             lines.append(f"| ninja -j{jobs} | {took_s:.1f} | {kills} | {'ok' if code == 0 else 'failed'} | - |")

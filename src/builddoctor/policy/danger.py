@@ -95,7 +95,7 @@ class Danger:
             run.killed, run.runaway, run.alone = True, why, not company
             what = f"{run.phase.kind.value} of {run.phase.source}"
             return [
-                Warn(text=f"ends {what}, which grows without end: {why}"),
+                Warn(text=f"runaway: ends {what}, which grows without end: {why}"),
                 Kill(phase_id=phase_id, reason=why),
             ]
         return []
