@@ -6,7 +6,7 @@ import pytest
 
 from builddoctor.model.phase import Estimate, Phase, PhaseKind
 from builddoctor.policy.actions import Action, Admit
-from builddoctor.policy.events import Event, PhaseAsked, Tick
+from builddoctor.policy.events import Event, PhaseAsked, Sampled, Tick
 from builddoctor.policy.governor import DRAIN_AFTER_S, LINGER_S, Governor
 from builddoctor.policy.running import RISK
 from unit.builders import TableEstimator, asked, ended, phase
@@ -74,6 +74,17 @@ def test_nothing_is_kept_after_a_units_last_phase(kind: PhaseKind) -> None:
     feed(governor, ask(3, "small"))
     feed(governor, ask(2, "other"))
     assert admitted(feed(governor, ended(1), 1.0)) == [2]
+
+
+def test_a_kept_place_does_not_hold_up_a_build_of_which_nothing_runs() -> None:
+    """On one core the place of a more urgent unit is all there is; the next in line is beyond this build's share."""
+    table = TableEstimator({1: 100, 2: 500, 3: 10}, {1: 50.0, 2: 9.0, 3: 5.0})
+    governor = Governor(table, slots=1, budget_mib=1000)
+    feed(governor, ask(1, "urgent", PhaseKind.CUDAFE))
+    feed(governor, ask(2, "large"))
+    feed(governor, ask(3, "small"))
+    feed(governor, Sampled(rss_mib=(), headroom_mib=900, budget_mib=1000, reserve_mib=100, share_mib=200))
+    assert admitted(feed(governor, ended(1), 1.0)) == [3]
 
 
 def test_spreads_add_by_their_squares() -> None:

@@ -30,6 +30,7 @@ def rest_of_units(
         return ExpectedPhase(peak_mib, risk_share(evenness(kind)) * spread_mib, wall_s)
 
     def outlook(unit_id: str, phase: Phase | None) -> list[ExpectedPhase]:
+        # What comes is taken to grow as what is there does: its own kind is not told.
         kind = PhaseKind.PREPROCESS if phase is None else phase.kind
         return [
             expected(kind, each.peak_mib, each.spread_mib, each.wall_s) for each in estimator.outlook(unit_id, phase)

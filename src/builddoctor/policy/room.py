@@ -63,12 +63,12 @@ class Room:
 
     @property
     def full(self) -> bool:
-        """Nobody who comes after may start."""
-        return self._load.count >= self._slots
+        """Nobody who comes after may start. Where nothing runs somebody must, whatever is kept for others."""
+        return self._load.count >= self._slots and len(self._running) > 0
 
     def has_no_core_for(self, waiting: Waiting) -> bool:
         """It was held for want of a core before, and still is: a quick answer for a long line."""
-        return waiting.held_for == "cores" and self._has_no_core_for(waiting)
+        return waiting.held_for == "cores" and len(self._running) > 0 and self._no_core(waiting)
 
     def surely_full_for(self, waiting: Waiting) -> bool:
         """It was held for memory before, and no look ahead can help: another quick answer."""
@@ -91,7 +91,7 @@ class Room:
         """Why this phase, the one that was reached, cannot start beside the others; empty when it can."""
         if self._load.killing:
             return "a kill is under way"
-        if self._has_no_core_for(waiting):
+        if self._no_core(waiting):
             return "cores"
         if self._load_with(waiting).committed_mib > self._allowed_mib and not self._fits_in_time(waiting):
             return "memory"
@@ -99,7 +99,7 @@ class Room:
             return "memory"
         return ""
 
-    def _has_no_core_for(self, waiting: Waiting) -> bool:
+    def _no_core(self, waiting: Waiting) -> bool:
         count = self._load.count
         return count >= self._slots or (count >= self._cores and not waiting.short)
 
