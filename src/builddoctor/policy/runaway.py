@@ -94,6 +94,8 @@ class RunawayWatch:
     """Follows the running phases of one build."""
 
     def __init__(self, rules: RunawayRules) -> None:
+        self.suspects: set[int] = set()
+        """Phases that rise beyond all expectation: their processor time is worth a look, and they are ended first."""
         self._rules = rules
         self._courses: dict[int, _Course] = {}
 
@@ -101,10 +103,12 @@ class RunawayWatch:
         """A phase starts, or starts again: a new course, with the first estimate."""
         before = self._courses.get(phase_id)
         self._courses[phase_id] = _Course(expected_mib=before.expected_mib if before else expected_mib, kind=kind)
+        self.suspects.discard(phase_id)
 
     def forget(self, phase_id: int) -> None:
         """A phase is over for good."""
         self._courses.pop(phase_id, None)
+        self.suspects.discard(phase_id)
 
     def look(self, phase_id: int, *, rss_mib: float, cpu_s: float | None, budget_mib: float, now_s: float) -> None:
         """One sample of a running phase. ``cpu_s``: its processor time so far, where that was read."""
@@ -119,11 +123,12 @@ class RunawayWatch:
             course.rise, course.low_mib = None, rss_mib
         course.seen_s = now_s
         rise = self._rise(course, rss_mib, now_s)
-        if rise is None:
+        if rise is None or rss_mib <= course.threshold_mib:
+            if rise is not None:
+                rise.above_s = rise.cpu_from = rise.cpu_to = None
+            self.suspects.discard(phase_id)
             return
-        if rss_mib <= course.threshold_mib:
-            rise.above_s = rise.cpu_from = rise.cpu_to = None
-            return
+        self.suspects.add(phase_id)
         if rise.above_s is None:
             rise.above_s = now_s
         if cpu_s is not None:
@@ -145,15 +150,6 @@ class RunawayWatch:
         elif rise is not None and now_s - rise.high_s > rules.rest_s:
             course.rise, course.low_mib = None, rise.high_mib
         return course.rise
-
-    @property
-    def suspects(self) -> frozenset[int]:
-        """Phases that rise beyond all expectation: their processor time is worth a look, and they are ended first."""
-        return frozenset(
-            phase_id
-            for phase_id, course in self._courses.items()
-            if course.rise is not None and course.rise.above_s is not None
-        )
 
     def runs_away(self, phase_id: int, *, company: bool) -> str:
         """Why this running phase counts as a runaway, by its last sample; empty when it does not."""
