@@ -222,9 +222,12 @@ def predict(folder: Path, *, by_kind: bool = False) -> list[str]:
         *CAVEATS,
         *HEAD,
     ]
+    left_out: list[Score] = []
     for data in sets:
         for name, scores in _cold(data, sets):
             lines += _rows(f"{data.name}: {name}", scores, by_kind=by_kind)
+        left_out += _other_projects(data, sets)
+    lines += _rows("**all of the above whose project was left out**", left_out, by_kind=by_kind)
     lines += ["\nWarm: an earlier build of the project is in the history.\n", *HEAD]
     for data in sets:
         for other in sets:
@@ -239,6 +242,12 @@ def _cold(data: DataSet, sets: Sequence[DataSet]) -> Iterator[tuple[str, list[Sc
         if other.project != data.project or other.host_arch != data.host_arch:
             yield f"priors of {other.name}", play(data, fitted_priors(SHIPPED, other.units.values()))
     yield "priors as shipped", play(data, SHIPPED)
+
+
+def _other_projects(data: DataSet, sets: Sequence[DataSet]) -> list[Score]:
+    """With priors of each set of another project: leave one project out."""
+    others = [other for other in sets if other.project != data.project]
+    return [each for other in others for each in play(data, fitted_priors(SHIPPED, other.units.values()))]
 
 
 def _rows(name: str, scores: Sequence[Score], *, by_kind: bool) -> list[str]:
