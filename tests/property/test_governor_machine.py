@@ -14,12 +14,15 @@ from builddoctor.policy.actions import Action, Admit, GiveUp, Kill, Requeue
 from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, Tick, UnitEnded, UnitRegistered
 from builddoctor.policy.governor import TOO_BIG_SHARE, Governor
+from builddoctor.policy.growth import LEAST_SEEN
 
 SLACK_MIB = 1e-6
+INFINITE = float("inf")
 CORES = st.integers(1, 4)
 BUDGETS = st.sampled_from([0.0, 300.0, 1000.0, 2500.0, 6000.0])
 MEMORY = st.sampled_from([0.0, 50.0, 400.0, 900.0, 3000.0])
 HEADROOM = st.sampled_from([-500.0, 0.0, 100.0, 900.0, 9000.0])
+SHARES = st.sampled_from([INFINITE, INFINITE, 0.0, 500.0, 2000.0])
 PASSED = st.sampled_from([0.0, 0.1, 5.0, 30.0])
 OF_ITS_OWN = st.sampled_from([Outcome.OK, Outcome.FAILED, Outcome.WITHDRAWN])
 ARCHS = st.sampled_from(["", "sm_80", "sm_90"])
@@ -82,34 +85,66 @@ class GovernorMachine(RuleBasedStateMachine):
         self.cores = 0
         self.now_s = 0.0
         self.asked = 0
+        self.share_mib = self.next_share_mib = INFINITE
         self.world = World()
         self.journal: list[tuple[Event, float, list[Action]]] = []
         self.governor = Governor(LearningEstimator(), slots=1, budget_mib=0.0)
 
     def feed(self, event: Event) -> list[Action]:
+        if isinstance(event, Sampled):
+            self.share_mib = event.share_mib
+        elif isinstance(event, PhaseEnded):
+            self.share_mib = min(self.share_mib, event.share_mib)
         actions = self.governor.handle(event, self.now_s)
         self.journal.append((event, self.now_s, actions))
         for action in actions:
             self.world.carry_out(action, self.now_s, self.governor.budget_mib, self.governor.suspects)
-        admitted = [action for action in actions if isinstance(action, Admit)]
-        if any(not admit.alone for admit in admitted) and not self.governor.looks_ahead:
-            assert self.governor.committed_mib <= self.governor.budget_mib + SLACK_MIB, "admitted beyond the budget"
+        self.conserved([action for action in actions if isinstance(action, Admit)])
         return actions
+
+    def conserved(self, admitted: list[Admit]) -> None:
+        """Nothing starts beyond the budget or this build's share of it. Only the first may, where it has the machine."""
+        if not admitted or (admitted[-1].alone and self.share_mib == INFINITE):
+            return
+        budget_mib = INFINITE if admitted[-1].alone else self.governor.budget_mib
+        allowed_mib = min(budget_mib, self.share_mib) + SLACK_MIB
+        if self.governor.looks_ahead:
+            # Peaks that come one after the other may add up to more; what is held now may not.
+            held_mib = sum(run.rss_mib for run in self.world.running.values())
+            assert held_mib <= allowed_mib, "admitted beside more than there is"
+        else:
+            assert self.governor.committed_mib <= allowed_mib, "admitted beyond the budget"
 
     def end(self, phase_id: int, outcome: Outcome, peak_mib: float) -> tuple[Runs, list[Action]]:
         run = self.world.running.pop(phase_id)
         wall_s = self.now_s - run.since_s
-        event = PhaseEnded(phase_id=phase_id, outcome=outcome, peak_mib=peak_mib, wall_s=wall_s)
+        event = PhaseEnded(
+            phase_id=phase_id, outcome=outcome, peak_mib=peak_mib, wall_s=wall_s, share_mib=self.next_share_mib
+        )
         return run, self.feed(event)
 
     def pick(self, data: st.DataObject, among: set[int]) -> int:
         return data.draw(st.sampled_from(sorted(among)), label="phase")
 
-    @initialize(cores=CORES, budget_mib=st.sampled_from([1000.0, 2500.0, 6000.0]))
-    def begin(self, cores: int, budget_mib: float) -> None:
+    @initialize(cores=CORES, budget_mib=st.sampled_from([1000.0, 2500.0, 6000.0]), watched=st.booleans())
+    def begin(self, cores: int, budget_mib: float, watched: bool) -> None:
         self.cores = cores
         self.budget_at_start = budget_mib
         self.governor = Governor(LearningEstimator(), slots=cores, budget_mib=budget_mib)
+        for _ in range(LEAST_SEEN if watched else 0):
+            self.grows_evenly(budget_mib)
+        assert self.governor.looks_ahead == watched
+
+    def grows_evenly(self, budget_mib: float) -> None:
+        """A phase from its start to its end: from a few of them the governor learns that not all are full at once."""
+        self.asked += 1
+        self.world.waiting.add(self.asked)
+        self.feed(PhaseAsked(phase=Phase(phase_id=self.asked, unit_id="", kind=PhaseKind.CICC, source="a.cu")))
+        for held_mib in (0.0, 100.0, 200.0, 300.0, 400.0):
+            self.now_s += 1.0
+            self.world.running[self.asked].rss_mib = held_mib
+            self.feed(self.looked(((self.asked, held_mib),), 9000.0, budget_mib, INFINITE))
+        self.end(self.asked, Outcome.OK, 400.0)
 
     @rule(asking=st.lists(st.tuples(KINDS, UNITS, ARCHS, INPUTS), min_size=1, max_size=3), passed_s=PASSED)
     def ask(self, asking: list[tuple[PhaseKind, str, str, float]], passed_s: float) -> None:
@@ -122,13 +157,27 @@ class GovernorMachine(RuleBasedStateMachine):
             self.world.waiting.add(phase.phase_id)
             self.feed(PhaseAsked(phase=phase))
 
-    @rule(data=st.data(), headroom_mib=HEADROOM, budget_mib=BUDGETS, passed_s=PASSED)
-    def sample(self, data: st.DataObject, headroom_mib: float, budget_mib: float, passed_s: float) -> None:
+    @rule(data=st.data(), headroom_mib=HEADROOM, budget_mib=BUDGETS, share_mib=SHARES, passed_s=PASSED)
+    def sample(
+        self, data: st.DataObject, headroom_mib: float, budget_mib: float, share_mib: float, passed_s: float
+    ) -> None:
         self.now_s += passed_s
         for run in self.world.running.values():
             run.rss_mib = data.draw(MEMORY, label="rss")
         rss = tuple((phase_id, run.rss_mib) for phase_id, run in self.world.running.items())
-        self.feed(Sampled(rss_mib=rss, headroom_mib=headroom_mib, budget_mib=budget_mib, reserve_mib=400.0))
+        self.feed(self.looked(rss, headroom_mib, budget_mib, share_mib))
+
+    def looked(
+        self, rss: tuple[tuple[int, float], ...], headroom_mib: float, budget_mib: float, share_mib: float
+    ) -> Sampled:
+        return Sampled(
+            rss_mib=rss, headroom_mib=headroom_mib, budget_mib=budget_mib, reserve_mib=400.0, share_mib=share_mib
+        )
+
+    @rule(share_mib=SHARES)
+    def others_take_more(self, share_mib: float) -> None:
+        """What the next end finds of this build's share."""
+        self.next_share_mib = share_mib
 
     @precondition(lambda self: self.world.running)
     @rule(data=st.data(), outcome=OF_ITS_OWN, peak_mib=MEMORY)
@@ -199,12 +248,19 @@ class GovernorMachine(RuleBasedStateMachine):
         self.governor.check()
         assert (self.governor.running, self.governor.waiting) == (len(self.world.running), len(self.world.waiting))
         assert len(self.world.running) <= max(1, self.cores)
-        assert self.world.running or not self.world.waiting, "something waits and nothing runs"
+        if not self.world.running:
+            # Where all wait for other builds: nobody behind the first may keep what it claims from being free.
+            beyond = [each.estimate.reserve_mib > self.share_mib for each in self.governor.line]
+            assert not beyond or beyond[0], "something waits and nothing runs"
         if any(run.solo for run in self.world.running.values()):
             assert len(self.world.running) == 1, "a phase that must run alone has company"
 
     def teardown(self) -> None:
-        """Everything that waits is admitted once those that run end well; and it all happens alike again."""
+        """Everything that waits is admitted once those that run end well and no other build is there any more; and it
+        all happens alike again."""
+        self.next_share_mib = INFINITE
+        if self.cores:
+            self.feed(self.looked((), 9000.0, self.governor.budget_mib, INFINITE))
         for _ in range(len(self.world.running) + len(self.world.waiting)):
             self.end(min(self.world.running), Outcome.OK, 10.0)
             self.promises_hold()

@@ -192,13 +192,14 @@ class Governor:
     @property
     def suspects(self) -> frozenset[int]:
         """Running phases whose processor time the next ``Sampled`` should have: they may be runaways."""
-        return self._runaways.suspects
+        return frozenset(self._runaways.suspects)
 
     def check(self) -> None:
         """Assert the invariants; called by every test that drives a governor."""
         assert not self._waiting.keys() & self._running.keys(), "a phase waits and runs"
         assert len(self._running) <= self._slots
-        assert self._running or all(each.estimate.reserve_mib > self._share_mib for each in self._waiting), (
+        due = [each for each in self._waiting if self._drains_to is None or each.key <= self._drains_to.key]
+        assert self._running or all(each.estimate.reserve_mib > self._share_mib for each in due), (
             "work waits while nothing runs"
         )
         if any(phase_id in self._solo for phase_id in self._running):
@@ -225,8 +226,7 @@ class Governor:
                 return self._give_up(phase, "runaway", run.runaway)
             return self._again(run, run.estimate, solo=True, now_s=now_s)
         if killed and not phase.redoable:
-            reason = "killed, and it reads or writes a pipe: it cannot be run again"
-            return self._give_up(phase, "not-redoable", reason)
+            return self._give_up(phase, "not-redoable", "killed, and it reads or writes a pipe: it cannot be run again")
         if event.outcome is Outcome.KILLED_OUTSIDE:
             tries = self._outside_kills.get(phase.phase_id, 0) + 1
             self._outside_kills[phase.phase_id] = tries
