@@ -103,7 +103,7 @@ class GovernorMachine(RuleBasedStateMachine):
         return actions
 
     def conserved(self, admitted: list[Admit]) -> None:
-        """Nothing starts beyond the budget, or this build's share. Only the first may, where it has the machine to itself."""
+        """Nothing starts beyond this build's share; beyond the budget only the first, where it has the machine."""
         if not admitted or (admitted[-1].alone and self.share_mib == INFINITE):
             return
         budget_mib = INFINITE if admitted[-1].alone else self.governor.budget_mib

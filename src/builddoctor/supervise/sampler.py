@@ -21,6 +21,7 @@ from builddoctor.policy.rules import Rules
 from builddoctor.policy.thrash import ThrashState
 from builddoctor.sensors.limits import MemorySensor
 from builddoctor.sensors.root import Clock
+from builddoctor.supervise.collecting import start_left_alone
 from builddoctor.supervise.pausing import WATCHING_S, Pausing
 from builddoctor.supervise.rereading import Rereading
 from builddoctor.supervise.session import Session
@@ -82,10 +83,11 @@ class Sampler:
 
     async def run(self) -> None:
         """Sample for ever."""
-        while True:
-            self._look()
-            self._keep_trace()
-            await asyncio.sleep(self.period_s() / self._pace)
+        with start_left_alone():
+            while True:
+                self._look()
+                self._keep_trace()
+                await asyncio.sleep(self.period_s() / self._pace)
 
     def _look(self) -> None:
         self._looked_s = self._clock()
