@@ -41,9 +41,9 @@ def sharing(rounds: int) -> list[str]:
     """Lines of a report."""
     lines = [
         f"The example, all for itself and twice at once, in a cgroup of {LIMIT_MIB} MiB. cold: nothing known before;",
-        "warm: with the history of the lone cold build. *waits*: what it takes beyond its lone time, over that. Target:",
-        "both complete, no kernel kills, and neither waits more than twice its lone time. Alone it keeps both cores busy",
-        "for most of its time, so two cannot both be through much before twice that (waits 1.0).\n",
+        "warm: with the history of the lone cold build. *waits*: what it takes beyond its lone time, over that.",
+        "Target: both complete, no kernel kills, and neither waits more than twice its lone time. Alone it keeps both",
+        "cores busy for most of its time, so two cannot both be through much before twice that (waits 1.0).\n",
         "| history | alone s | two at once s | over alone | waits | kernel kills | results | redone |",
         "|" + " --- |" * 8,
     ]
