@@ -1,7 +1,7 @@
 """The example with real nvcc, many builds in a row, in a memory cgroup of 1.15 times its largest phase.
 
-Beside them ninja alone with fixed ``-j``; a build in which the kernel killed anything has not survived. Those that
-survive are built again between the others and at the end: machines get slower and faster in half an hour.
+Cold and warm in turn, and between them ninja alone with each fixed ``-j`` that survives: machines get slower and faster
+in half an hour. A build in which the kernel killed anything has not survived.
 """
 
 from __future__ import annotations
@@ -60,44 +60,49 @@ def supervised(folder: Path, group: MemoryCgroup, state: Path) -> tuple[float, i
     return took_s, group.kernel_kills - before, json.loads(summary.read_text())
 
 
+STATIC_EVERY = 5
+"""rounds: one cold build and one warm"""
+
+
 def series(builds: int, most_jobs: int = 3) -> list[str]:
     """Lines of a report."""
     limit_mib = SHARE * LARGEST_MIB
     lines = [f"A cgroup of {limit_mib:.0f} MiB, {SHARE} times the largest phase ({LARGEST_MIB} MiB).\n"]
     lines += ["| build | wall s | kernel kills | result | redone |", "| --- | --- | --- | --- | --- |"]
-    survived: dict[int, list[float]] = {}
-    medians: dict[str, float] = {}
+    survived: dict[int, list[float]] = {jobs: [] for jobs in range(1, most_jobs + 1)}
+    times: dict[str, list[float]] = {"cold": [], "warm": []}
+
+    def say(row: str) -> None:
+        lines.append(row)
+        print(row, file=sys.stderr, flush=True)
+
     with tempfile.TemporaryDirectory() as name, memory_cgroup(int(limit_mib * 1024**2)) as group:
         folder = copied(Path(name) / "example")
 
-        def alone(jobs: int) -> None:
-            took_s, kills, code = fixed(folder, group, jobs)
-            lines.append(f"| ninja -j{jobs} | {took_s:.1f} | {kills} | {'ok' if code == 0 else 'failed'} | - |")
-            print(lines[-1], file=sys.stderr, flush=True)
-            survived.setdefault(jobs, []).append(took_s)
-            if code or kills:
-                del survived[jobs]
+        def static() -> None:
+            for jobs in list(survived):
+                took_s, kills, code = fixed(folder, group, jobs)
+                say(f"| ninja -j{jobs} | {took_s:.1f} | {kills} | {'ok' if code == 0 else 'failed'} | - |")
+                survived[jobs].append(took_s)
+                if code or kills:
+                    del survived[jobs]
 
-        for jobs in range(1, most_jobs + 1):
-            alone(jobs)
-        for kind in ("cold", "warm"):
-            times: list[float] = []
-            for number in range(1, builds + 1):
+        for number in range(1, builds + 1):
+            if number % STATIC_EVERY == 1:
+                static()
+            for kind in times:
                 state = Path(name) / ("warm" if kind == "warm" else f"cold-{number}")
                 if kind == "warm" and number == 1:
                     shutil.copytree(Path(name) / "cold-1", state)
                 took_s, kills, summary = supervised(folder, group, state)
-                times.append(took_s)
-                row = f"| {kind} {number} | {took_s:.1f} | {kills} | {summary['result']} | {summary['requeued']} |"
-                lines.append(row)
-                print(row, file=sys.stderr, flush=True)
-            medians[kind] = statistics.median(times)
-            for jobs in list(survived):
-                alone(jobs)
+                times[kind].append(took_s)
+                say(f"| {kind} {number} | {took_s:.1f} | {kills} | {summary['result']} | {summary['requeued']} |")
+        static()
     best_s = min(map(statistics.median, survived.values()), default=float("nan"))
-    for kind, median_s in medians.items():
-        ratio = best_s / median_s
-        lines.append(f"\n{kind}: median {median_s:.1f} s, {ratio:.2f} times as fast as the best -j that survives.")
+    for kind, took in times.items():
+        middle_s = statistics.median(took)
+        ratio = best_s / middle_s
+        lines.append(f"\n{kind}: median {middle_s:.1f} s, {ratio:.2f} times as fast as the best -j that survives.")
     return lines
 
 
