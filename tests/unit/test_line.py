@@ -73,3 +73,12 @@ def test_a_long_line_is_looked_at_in_turn() -> None:
     for phase_id in range(NEAR + FAR + 1, count + 1):
         found.leave(phase_id)
     assert [each.phase.phase_id for each in found.in_turn()] == order(found)
+
+
+def test_some_stand_for_all() -> None:
+    """From the whole line alike, no more than asked for, all of a short one; those that left are none."""
+    found = line({phase_id: float(-phase_id) for phase_id in range(1, 1001)})
+    assert [each.phase.phase_id for each in found.some(64)] == list(range(1, 1001, 16))
+    for phase_id in range(11, 1001):
+        found.leave(phase_id)
+    assert [each.phase.phase_id for each in found.some(64)] == list(range(1, 11))

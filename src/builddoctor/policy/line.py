@@ -79,6 +79,11 @@ class Line:
             if phase_id in self._by_id:
                 yield self._by_id[phase_id]
 
+    def some(self, count: int) -> list[Waiting]:
+        """No more than this many, from all parts of the line alike."""
+        step = max(1, -(-len(self._ordered) // count))
+        return [self._by_id[phase_id] for _, phase_id in self._ordered[::step]]
+
     @property
     def first(self) -> int | None:
         """The most urgent phase; None when nobody waits."""
