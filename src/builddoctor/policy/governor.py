@@ -50,8 +50,8 @@ OPEN_AGAIN_S = 1.0
 
 ESTIMATE_AGAIN_S = 2.0
 LONG_LINE = 64
-"""Estimates of phases that wait are made anew this often; less often where more wait, so that each has its turn. Nor is a
-sum made of more than so many: of 1,000 it kept gates waiting for 10 ms."""
+"""Estimates of phases that wait are made anew this often; less often where more wait, so that each has its turn. No
+sum is made of more than so many: of 1,000 it kept gates waiting for 10 ms."""
 
 LINGER_S = 0.25
 """Between two phases of a unit nvcc, a shell and a gate need some 30 ms; then it does not ask any more."""
