@@ -6,6 +6,7 @@ import builtins
 from pathlib import Path
 from typing import Any
 
+import matplotlib.font_manager  # noqa: F401 - the first one on a machine asks fc-list for fonts: before no test may
 import pytest
 
 from builddoctor.errors import BuildDoctorError
