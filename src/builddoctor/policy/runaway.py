@@ -115,6 +115,10 @@ class RunawayWatch:
         course, rules = self._courses.get(phase_id), self._rules
         if course is None:
             return
+        if self._rests(course, rss_mib, now_s):
+            # Most phases, most of the time: nothing to bring up to date.
+            course.seen_s = now_s
+            return
         course.threshold_mib = max(
             rules.estimate_factor * course.expected_mib, min(self._floor_mib(course), rules.floor_share * budget_mib)
         )
@@ -134,6 +138,12 @@ class RunawayWatch:
         if cpu_s is not None:
             rise.cpu_from = rise.cpu_from or (now_s, cpu_s)
             rise.cpu_to = (now_s, cpu_s)
+
+    def _rests(self, course: _Course, rss_mib: float, now_s: float) -> bool:
+        """It did not rise before, and neither rises nor falls now."""
+        if course.rise is not None or course.seen_s is None or now_s - course.seen_s > self._rules.rest_s:
+            return False
+        return self._rules.fall_share * course.low_mib <= rss_mib < course.low_mib + self._rules.step_mib
 
     def _rise(self, course: _Course, rss_mib: float, now_s: float) -> _Rise | None:
         """Bring the rise up to date: it begins, goes on, or ends by a rest or a fall."""

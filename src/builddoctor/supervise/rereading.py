@@ -38,8 +38,10 @@ class Rereading:
 
     def figure(self, phase_id: int, reported_mib: float) -> float:
         """What to count for this phase: the kernel's figure, or the second reading where that is more."""
+        if not self._ramps:
+            return reported_mib
         live = self._session.live[phase_id]
-        ramp = self._ramps.get((phase_id, live.tool_pid or 0)) if self._ramps else None
+        ramp = self._ramps.get((phase_id, live.tool_pid or 0))
         if ramp is None:
             return reported_mib
         shown_mib = max(reported_mib, ramp.at(self._clock()))
