@@ -165,6 +165,7 @@ async def _sample(parent: int, pids: list[int]) -> list[float]:
             shares.append(each_s / PERIOD_S)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+        assert not any(event.warning for event in session.events), session.events
         assert sum(live.rss_mib >= TOUCHED_MIB for live in session.live.values()) == len(pids), "not all were read"
         for live in session.live.values():
             live.tool_gone()

@@ -34,35 +34,60 @@ class Danger:
         self._running = running
         self._runaways = runaways
         self._said_overdrawn = False
+        self._samples = 0
+        # Of hundreds most rest: neither is looked for among all, at each sample.
+        self._growing: dict[int, Running] = {}
+        self._ended: dict[int, Running] = {}
 
     def look(self, event: Sampled, now_s: float) -> list[Action]:
         """Take in what each phase holds; say what must end now. At most one phase at a time."""
         self._take_in(event, now_s)
         overdrawn = self._overdrawn(event)
-        if any(run.killed for run in self._running.values()):
+        if self._ended_are_left():
             # Memory must fall before the next kill is considered.
             return overdrawn
         if runaway := self._end_runaway():
             return runaway
-        growing = [run for run in self._running.values() if run.growth_mib_s]
-        growth_mib = sum(run.growth_within_mib(KILL_LATENCY_S) for run in growing)
+        self._growing = {phase_id: run for phase_id, run in self._growing.items() if self._runs(phase_id, run)}
+        growth_mib = sum([run.growth_within_mib(KILL_LATENCY_S) for run in self._growing.values()])
         danger_mib = max(DANGER_SHARE * event.reserve_mib, growth_mib)
         if event.headroom_mib >= danger_mib:
             return overdrawn
         victim = self._victim(danger_mib - event.headroom_mib, now_s)
         if victim is None:
             return overdrawn
-        self._running[victim].killed = True
+        self._end(victim)
         reason = (
             event.reason or f"{event.headroom_mib:.0f} MiB left and {growth_mib / KILL_LATENCY_S:.0f} MiB/s growing"
         )
         return [Kill(phase_id=victim, reason=reason)]
 
+    def _runs(self, phase_id: int, run: Running) -> bool:
+        """This run of the phase has not ended; the next one is another."""
+        return self._running.get(phase_id) is run
+
+    def _end(self, phase_id: int) -> None:
+        run = self._running[phase_id]
+        run.killed = True
+        self._ended[phase_id] = run
+
+    def _ended_are_left(self) -> bool:
+        """Somebody was ended, and has not been heard to be gone."""
+        self._ended = {phase_id: run for phase_id, run in self._ended.items() if self._runs(phase_id, run)}
+        return bool(self._ended)
+
     def _take_in(self, event: Sampled, now_s: float) -> None:
+        self._samples += 1
         cpu_s = dict(event.cpu_s)
         for phase_id, rss_mib in event.rss_mib:
-            if (run := self._running.get(phase_id)) is not None:
-                run.sampled(rss_mib, now_s)
+            if (run := self._running.get(phase_id)) is None:
+                continue
+            run.sampled(rss_mib, now_s, self._samples)
+            if run.growth_mib_s:
+                self._growing[phase_id] = run
+            else:
+                self._growing.pop(phase_id, None)
+            if not self._runaways.rests(phase_id, rss_mib, now_s):
                 budget_mib = max(run.budget_mib, event.budget_mib)
                 self._runaways.look(
                     phase_id, rss_mib=rss_mib, cpu_s=cpu_s.get(phase_id), budget_mib=budget_mib, now_s=now_s
@@ -92,7 +117,8 @@ class Danger:
             run, why = self._running[phase_id], self._runaways.runs_away(phase_id, company=company)
             if not why:
                 continue
-            run.killed, run.runaway, run.alone = True, why, not company
+            self._end(phase_id)
+            run.runaway, run.alone = why, not company
             what = f"{run.phase.kind.value} of {run.phase.source}"
             return [
                 Warn(text=f"runaway: ends {what}, which grows without end: {why}"),

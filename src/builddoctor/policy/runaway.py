@@ -110,14 +110,21 @@ class RunawayWatch:
         self._courses.pop(phase_id, None)
         self.suspects.discard(phase_id)
 
+    def rests(self, phase_id: int, rss_mib: float, now_s: float) -> bool:
+        """It did not rise before, and neither rises nor falls now: as most phases most of the time, who need no
+        ``look`` then."""
+        course, rules = self._courses.get(phase_id), self._rules
+        if course is None or course.rise is not None or course.seen_s is None or now_s - course.seen_s > rules.rest_s:
+            return False
+        if not rules.fall_share * course.low_mib <= rss_mib < course.low_mib + rules.step_mib:
+            return False
+        course.seen_s = now_s
+        return True
+
     def look(self, phase_id: int, *, rss_mib: float, cpu_s: float | None, budget_mib: float, now_s: float) -> None:
         """One sample of a running phase. ``cpu_s``: its processor time so far, where that was read."""
         course, rules = self._courses.get(phase_id), self._rules
         if course is None:
-            return
-        if self._rests(course, rss_mib, now_s):
-            # Most phases, most of the time: nothing to bring up to date.
-            course.seen_s = now_s
             return
         course.threshold_mib = max(
             rules.estimate_factor * course.expected_mib, min(self._floor_mib(course), rules.floor_share * budget_mib)
@@ -138,12 +145,6 @@ class RunawayWatch:
         if cpu_s is not None:
             rise.cpu_from = rise.cpu_from or (now_s, cpu_s)
             rise.cpu_to = (now_s, cpu_s)
-
-    def _rests(self, course: _Course, rss_mib: float, now_s: float) -> bool:
-        """It did not rise before, and neither rises nor falls now."""
-        if course.rise is not None or course.seen_s is None or now_s - course.seen_s > self._rules.rest_s:
-            return False
-        return self._rules.fall_share * course.low_mib <= rss_mib < course.low_mib + self._rules.step_mib
 
     def _rise(self, course: _Course, rss_mib: float, now_s: float) -> _Rise | None:
         """Bring the rise up to date: it begins, goes on, or ends by a rest or a fall."""

@@ -57,6 +57,8 @@ class Running(msgspec.Struct):
     looks: int = 0
     looked_s: float = 0.0
     """when it was last looked at"""
+    looked_at: int = 0
+    """and by which sample"""
     killed: bool = False
     runaway: str = ""
     """why we ended it as one"""
@@ -68,17 +70,17 @@ class Running(msgspec.Struct):
     def __post_init__(self) -> None:
         self._expect()
 
-    def sampled(self, rss_mib: float, now_s: float) -> None:
-        """It holds this much. Who rests is not looked at each time: growth is since the last look at this one."""
+    def sampled(self, rss_mib: float, now_s: float, number: int) -> None:
+        """It holds this much. Who rests is not looked at by each sample, of which this is the ``number``-th: growth is
+        since the last look at this one."""
         passed_s = now_s - max(self.looked_s, self.admitted_at_s)
-        self.growth_mib_s *= GROWTH_MEMORY
+        growth_mib_s = self.growth_mib_s and self.growth_mib_s * GROWTH_MEMORY ** (number - self.looked_at)
         if passed_s > 0:
-            self.growth_mib_s = max(self.growth_mib_s, (rss_mib - self.rss_mib) / passed_s)
+            growth_mib_s = max(growth_mib_s, (rss_mib - self.rss_mib) / passed_s)
             self.area_mib_s += rss_mib * passed_s
-        if self.growth_mib_s < LEAST_GROWTH_MIB_S:
-            self.growth_mib_s = 0.0
+        self.growth_mib_s = growth_mib_s if growth_mib_s >= LEAST_GROWTH_MIB_S else 0.0
         self.looks += 1
-        self.looked_s = now_s
+        self.looked_s, self.looked_at = now_s, number
         if rss_mib != self.rss_mib:
             self.rss_mib = rss_mib
             self._expect()

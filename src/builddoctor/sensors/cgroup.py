@@ -9,6 +9,8 @@ and v1's soft limit is advice: none of them is a limit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from builddoctor.model.limits import Confidence, LevelKind, MemoryLevel
@@ -77,6 +79,7 @@ class _Reader:
         self._root = root
         self._total = total
         self._own_use_mib = own_use_mib
+        self._stats: dict[str, dict[str, int] | None] = {}
 
     def level_v2(self, directory: str) -> None:
         self.group_kill |= (self._root.text(f"{directory}/memory.oom.group") or "").strip() == "1"
@@ -90,7 +93,7 @@ class _Reader:
         if limit >= self._total:
             return
         usage = self._bytes(f"{directory}/memory.current")
-        stat = self._root.text(f"{directory}/memory.stat")
+        stat = self._stat(directory, _WANTED_V2)
         note = "throttles before it kills" if source.endswith("high") else ""
         self._add(source, "cgroup-v2", limit, usage, stat, note=note)
 
@@ -99,7 +102,7 @@ class _Reader:
         if limit is None or limit >= self._total:
             return
         usage = self._bytes(f"{directory}/memory.usage_in_bytes")
-        stat = self._root.text(f"{directory}/memory.stat")
+        stat = self._stat(directory, _WANTED_V1)
         self._add(f"{directory}/memory.limit_in_bytes", "cgroup-v1", limit, usage, stat)
         # Memory and swap together: what has been swapped out of this group is missing here (Docker, Slurm set it).
         with_swap = self._bytes(f"{directory}/memory.memsw.limit_in_bytes")
@@ -112,8 +115,8 @@ class _Reader:
 
     def hidden_v1(self, leaf: str) -> None:
         """The least limit of all ancestors, when it is none of those we see: what others hold there is unknown."""
-        text = self._root.text(f"{leaf}/memory.stat")
-        limit = _keyed(text or "", _WANTED_V1).get("hierarchical_memory_limit", self._total)
+        stat = self._stat(leaf, _WANTED_V1)
+        limit = (stat or {}).get("hierarchical_memory_limit", self._total)
         if limit >= self._total or any(level.limit_mib * MIB <= limit for level in self.levels):
             return
         self._add(
@@ -121,7 +124,7 @@ class _Reader:
             "cgroup-v1",
             limit,
             self._bytes(f"{leaf}/memory.usage_in_bytes"),
-            text,
+            stat,
             confidence="medium",
             note="set by a cgroup above that is not visible from here",
         )
@@ -132,7 +135,7 @@ class _Reader:
         kind: LevelKind,
         limit: int,
         usage: int | None,
-        stat: str | None,
+        stat: Mapping[str, int] | None,
         *,
         confidence: Confidence = "high",
         note: str = "",
@@ -143,7 +146,7 @@ class _Reader:
         else:
             if stat is None:
                 confidence, note = "low", "what of it is page cache cannot be read"
-            held = max(0.0, usage - _reclaimable(stat or "", kind))
+            held = max(0.0, usage - _reclaimable(stat or {}, kind))
         if usage is None or stat is None:
             self.unread.append(printable(source))
         self.levels.append(
@@ -156,6 +159,13 @@ class _Reader:
                 note=note,
             )
         )
+
+    def _stat(self, directory: str, wanted: frozenset[str]) -> dict[str, int] | None:
+        """What counts of ``memory.stat``; read once for all that is asked of it, since the kernel adds it up anew."""
+        if directory not in self._stats:
+            text = self._root.text(f"{directory}/memory.stat")
+            self._stats[directory] = None if text is None else _keyed(text, wanted)
+        return self._stats[directory]
 
     def _limit(self, path: str) -> int | None:
         """Bytes; None without a limit (``max``, -1, or no such file, as at the root of v2); unread when unclear."""
@@ -176,10 +186,10 @@ class _Reader:
         return None if text is None else whole_number(text)
 
 
-def _reclaimable(text: str, kind: LevelKind) -> float:
+def _reclaimable(stat: Mapping[str, int], kind: LevelKind) -> float:
     """Page cache that the kernel can drop at once. Never ``file`` or ``cache``: they count tmpfs, which it cannot."""
     v1 = kind == "cgroup-v1"
-    stat, prefix = _keyed(text, _WANTED_V1 if v1 else _WANTED_V2), "total_" if v1 else ""
+    prefix = "total_" if v1 else ""
     dirty, writeback = ("total_dirty", "total_writeback") if v1 else ("file_dirty", "file_writeback")
     return max(
         0.0,

@@ -30,6 +30,7 @@ EVICTION_MIB = 100.0
 """kubelet's default ``memory.available`` threshold for hard eviction (kubernetes.io, node-pressure eviction)."""
 
 _MODE = "/proc/sys/vm/overcommit_memory"
+_ARC = "/proc/spl/kstat/zfs/arcstats"
 
 _WANTED = frozenset(
     (
@@ -51,25 +52,31 @@ _WANTED = frozenset(
 
 
 class HostSensor:
-    """Reads the host's memory, again at each call."""
+    """Reads the host's memory, again at each call; what hardly ever changes at ``look_again`` only."""
 
     def __init__(self, root: SystemRoot) -> None:
         self.unread: tuple[str, ...] = ()
         """what should have said something at the last reading, and could not be read"""
         self._root = root
         self._last: MemoryLevel | None = None
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Look up what hardly ever changes: the overcommit mode, and whether there is a ZFS."""
+        self._mode = whole_number(self._root.text(_MODE) or "")
+        self._has_mode = self._mode is not None or self._root.exists(_MODE)
+        self._has_arc = self._root.exists(_ARC)
 
     def levels(self, *, kubernetes: bool = False) -> tuple[MemoryLevel, ...]:
         """The host's memory first, then overcommit and eviction where they apply."""
         kib = _meminfo(self._root.text("/proc/meminfo") or "")
         found = [self._host(kib)]
         unread = [] if "MemTotal" in kib else ["/proc/meminfo"]
-        mode = self._overcommit_mode()
-        if mode is None and self._root.exists(_MODE):
+        if self._mode is None and self._has_mode:
             unread.append(_MODE)
-        if mode == 2 and ("CommitLimit" not in kib or "Committed_AS" not in kib):
+        if self._mode == 2 and ("CommitLimit" not in kib or "Committed_AS" not in kib):
             unread.append("/proc/meminfo CommitLimit")
-        elif mode == 2:
+        elif self._mode == 2:
             found.append(
                 MemoryLevel(
                     source="/proc/meminfo CommitLimit",
@@ -108,7 +115,7 @@ class HostSensor:
             hugetlb_mib=_hugetlb_kib(kib) / 1024,
             shmem_mib=kib.get("Shmem", 0) / 1024,
             zfs_arc_mib=self._arc_mib(),
-            overcommit_mode=self._overcommit_mode(),
+            overcommit_mode=self._mode,
         )
 
     def total_mib(self) -> float | None:
@@ -149,13 +156,12 @@ class HostSensor:
             confidence, note = "medium", "ZFS gives its cache back slowly"
         return _host_level(source, limit_mib, min(available_mib, limit_mib), confidence, note)
 
-    def _overcommit_mode(self) -> int | None:
-        return whole_number(self._root.text(_MODE) or "")
-
     def _arc_mib(self) -> float:
         """ZFS's cache above its minimum. Lines are ``name type value``."""
+        if not self._has_arc:
+            return 0.0
         size = least = 0
-        for line in (self._root.text("/proc/spl/kstat/zfs/arcstats") or "").splitlines():
+        for line in (self._root.text(_ARC) or "").splitlines():
             words = line.split()
             if len(words) == 3 and words[0] in ("size", "c_min"):
                 number = whole_number(words[2]) or 0

@@ -84,6 +84,7 @@ class MemorySensor:
             found = msgspec.structs.replace(self._found, unread=found.unread)
         self._found = found
         self._total_mib = self._host.total_mib() or self._total_mib
+        self._host.look_again()
         self._numa.look_again()
 
     def _cgroups(self, own_use_mib: float) -> CgroupReading:

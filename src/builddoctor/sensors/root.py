@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Protocol
 
+PIECE_BYTES = 65536
+
 
 class Clock(Protocol):
     """Seconds on a clock that never goes back."""
@@ -35,12 +37,21 @@ class SystemRoot:
         return None if content is None else content.decode(errors="surrogateescape")
 
     def _content(self, absolute: str) -> bytes | None:
-        # Read twenty times a second: plain calls, no path objects.
+        # Twenty files, twenty times a second: plain calls, no path or file objects.
         try:
-            with open(f"{self._prefix}{absolute}", "rb", buffering=0) as file:
-                return file.readall() or b""
+            descriptor = os.open(f"{self._prefix}{absolute}", os.O_RDONLY | os.O_CLOEXEC)
         except (OSError, ValueError):
             return None
+        try:
+            # Kernel files come a page or so at a time, whatever is asked for: only an empty piece is the end.
+            pieces = [os.read(descriptor, PIECE_BYTES)]
+            while pieces[-1]:
+                pieces.append(os.read(descriptor, PIECE_BYTES))
+            return b"".join(pieces)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
 
     def link(self, absolute: str) -> str:
         """What a symbolic link says; empty when it is none, or may not be read."""

@@ -58,6 +58,8 @@ class LivePhase:
         self.look_again_s = 0.0
         """it rests, and need not be looked at before"""
         self._resting = Resting(phase.phase_id)
+        self._has_family = phase.kind is PhaseKind.LINK or phase.tool.startswith("clang")
+        """collect2 and clang do their work in children"""
         self._curve_mib = 0.0
         self._handle: PidHandle | None = None
         self._start_ticks: int | None = None
@@ -82,13 +84,14 @@ class LivePhase:
         if self._probe is None:
             return 0.0
         total_mib = self._probe.anon_mib()
-        if self.phase.kind is PhaseKind.LINK or self.phase.tool.startswith("clang"):
+        if self._has_family:
             for pid in processes.descendants(self._probe.pid):
                 if pid not in self._children:
                     self._children[pid] = RssProbe(root, pid, page_bytes=page_bytes)
             total_mib += sum(probe.anon_mib() for probe in self._children.values())
         self.rss_mib = self.reported_mib = total_mib
-        self.peak_mib = max(self.peak_mib, total_mib)
+        if total_mib > self.peak_mib:
+            self.peak_mib = total_mib
         return total_mib
 
     def looked(self, now_s: float, *, rest_s: float) -> None:
@@ -125,7 +128,8 @@ class LivePhase:
 
     def curve_moved(self) -> bool:
         """Memory changed enough since the last time for another point of the curve."""
-        if abs(self.rss_mib - self._curve_mib) < max(CURVE_STEP_MIB, CURVE_STEP_SHARE * self._curve_mib):
+        step_mib = abs(self.rss_mib - self._curve_mib)
+        if step_mib < CURVE_STEP_MIB or step_mib < CURVE_STEP_SHARE * self._curve_mib:
             return False
         self._curve_mib = self.rss_mib
         return True

@@ -134,23 +134,20 @@ class Sampler:
         session, now_s = self._session, self._clock()
         looked: list[tuple[int, float]] = []
         curves: list[records.PhaseCurve] = []
-        running, total_mib = 0, 0.0
-        for phase_id, live in session.live.items():
-            if live.admitted_at_s is None:
-                continue
-            running += 1
-            if everyone or now_s >= live.look_again_s:
-                reported_mib = live.sample(session.root, session.processes, session.page_bytes)
-                looked.append((phase_id, self._rereading.figure(phase_id, reported_mib)))
-                live.looked(now_s, rest_s=self._rest_s)
-                if live.curve_moved():
-                    curves.append(
-                        records.PhaseCurve(at_s=session.at_s(), phase_id=phase_id, rss_mib=round(live.rss_mib, 1))
-                    )
-            total_mib += live.rss_mib
-        self._running, self.total_mib = running, total_mib
+        running = [live for live in session.live.values() if live.admitted_at_s is not None]
+        for live in running if everyone else [live for live in running if live.look_again_s <= now_s]:
+            phase_id = live.phase.phase_id
+            reported_mib = live.sample(session.root, session.processes, session.page_bytes)
+            looked.append((phase_id, self._rereading.figure(phase_id, reported_mib)))
+            live.looked(now_s, rest_s=self._rest_s)
+            if live.curve_moved():
+                curves.append(
+                    records.PhaseCurve(at_s=session.at_s(), phase_id=phase_id, rss_mib=round(live.rss_mib, 1))
+                )
+        # Hundreds, twenty times a second: lists of one field each cost half of a loop.
+        self._running, self.total_mib = len(running), sum([live.rss_mib for live in running])
         open_mib = OPEN_UNIT_MIB * len(session.units.open)
-        self.reading = self._sensor.read(total_mib + open_mib + self.pausing.ungated_mib)
+        self.reading = self._sensor.read(self.total_mib + open_mib + self.pausing.ungated_mib)
         # After both looks: a disk that answers slowly must not come between them, or the wrong one is ended.
         session.trace.write(*curves)
         return looked
