@@ -9,7 +9,8 @@ import pytest
 from builddoctor.model.phase import Estimate, Phase, PhaseKind
 from builddoctor.policy.ahead import LATE_S, LATE_SHARE, LEAST_LEFT, Ahead, Course, course
 from builddoctor.policy.growth import CAUTION, LEAST_OF_KIND, LEAST_SEEN, Growth
-from builddoctor.policy.running import RISK, RISK_GROWING, Load, Running, load_of, risk_share
+from builddoctor.policy.running import RISK, RISK_GROWING, Load, Running, risk_share
+from builddoctor.policy.runs import Runs
 
 
 def test_a_phase_grows_evenly_and_then_holds() -> None:
@@ -114,19 +115,19 @@ def test_how_evenly_a_kind_grows_is_its_own() -> None:
 
 def test_less_is_set_aside_for_phases_that_show_in_time_what_they_take() -> None:
     """Of spreads of 300 and 400 MiB: all of ``RISK`` where both may be full at once, less for the one that grows."""
-    runs = [running(PhaseKind.CICC, spread_mib=300.0), running(PhaseKind.PTXAS, spread_mib=400.0)]
-    at_once = load_of(runs, lambda kind: 0.0)
-    one_grows = load_of(runs, lambda kind: 1.0 if kind is PhaseKind.CICC else 0.0)
+    runs, first = Runs(), running(1, PhaseKind.CICC, spread_mib=300.0)
+    runs.start(first)
+    runs.start(running(2, PhaseKind.PTXAS, spread_mib=400.0))
+    at_once = runs.load(lambda kind: 0.0)
+    one_grows = runs.load(lambda kind: 1.0 if kind is PhaseKind.CICC else 0.0)
     assert at_once.committed_mib == pytest.approx(2000.0 + RISK * 500.0)
     assert one_grows.risk_mib == pytest.approx(math.hypot(RISK_GROWING * 300.0, RISK * 400.0))
-    assert Load().with_one(runs[0].estimate, risk_share(0.5)).risk_mib == pytest.approx(
-        (RISK + RISK_GROWING) / 2 * 300.0
-    )
+    assert Load().with_one(first.estimate, risk_share(0.5)).risk_mib == pytest.approx((RISK + RISK_GROWING) / 2 * 300.0)
 
 
-def running(kind: PhaseKind, *, spread_mib: float) -> Running:
+def running(phase_id: int, kind: PhaseKind, *, spread_mib: float) -> Running:
     return Running(
-        phase=Phase(phase_id=1, unit_id="u1", kind=kind, source="a.cu"),
+        phase=Phase(phase_id=phase_id, unit_id="u1", kind=kind, source="a.cu"),
         estimate=Estimate(peak_mib=1000.0, spread_mib=spread_mib, source="test"),
         admitted_at_s=0.0,
         alone=False,

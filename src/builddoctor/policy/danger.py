@@ -6,12 +6,11 @@ Does *not* cover: what becomes of a phase that was ended (``policy.governor``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from builddoctor.policy.actions import Action, Kill, Warn
 from builddoctor.policy.events import Sampled
 from builddoctor.policy.runaway import RunawayWatch
 from builddoctor.policy.running import Running
+from builddoctor.policy.runs import Runs
 from builddoctor.policy.victims import Candidate, choose
 
 KILL_LATENCY_S = 0.5
@@ -30,20 +29,19 @@ FAR_BEYOND = 3.0
 class Danger:
     """Watches over ``running``, which is the governor's own and changes between looks."""
 
-    def __init__(self, running: Mapping[int, Running], runaways: RunawayWatch) -> None:
+    def __init__(self, running: Runs, runaways: RunawayWatch) -> None:
         self._running = running
         self._runaways = runaways
         self._said_overdrawn = False
         self._samples = 0
-        # Of hundreds most rest: neither is looked for among all, at each sample.
+        # Of hundreds most rest: those that grow are not looked for among all, at each sample.
         self._growing: dict[int, Running] = {}
-        self._ended: dict[int, Running] = {}
 
     def look(self, event: Sampled, now_s: float) -> list[Action]:
         """Take in what each phase holds; say what must end now. At most one phase at a time."""
         self._take_in(event, now_s)
         overdrawn = self._overdrawn(event)
-        if self._ended_are_left():
+        if self._running.killing:
             # Memory must fall before the next kill is considered.
             return overdrawn
         if runaway := self._end_runaway():
@@ -56,7 +54,7 @@ class Danger:
         victim = self._victim(danger_mib - event.headroom_mib, now_s)
         if victim is None:
             return overdrawn
-        self._end(victim)
+        self._running.kill(victim)
         reason = (
             event.reason or f"{event.headroom_mib:.0f} MiB left and {growth_mib / KILL_LATENCY_S:.0f} MiB/s growing"
         )
@@ -66,23 +64,13 @@ class Danger:
         """This run of the phase has not ended; the next one is another."""
         return self._running.get(phase_id) is run
 
-    def _end(self, phase_id: int) -> None:
-        run = self._running[phase_id]
-        run.killed = True
-        self._ended[phase_id] = run
-
-    def _ended_are_left(self) -> bool:
-        """Somebody was ended, and has not been heard to be gone."""
-        self._ended = {phase_id: run for phase_id, run in self._ended.items() if self._runs(phase_id, run)}
-        return bool(self._ended)
-
     def _take_in(self, event: Sampled, now_s: float) -> None:
         self._samples += 1
         cpu_s = dict(event.cpu_s)
         for phase_id, rss_mib in event.rss_mib:
             if (run := self._running.get(phase_id)) is None:
                 continue
-            run.sampled(rss_mib, now_s, self._samples)
+            self._running.sampled(run, rss_mib, now_s, self._samples)
             if run.growth_mib_s:
                 self._growing[phase_id] = run
             else:
@@ -114,10 +102,10 @@ class Danger:
         """End a phase that grows without end, though it runs alone: to give it up, or to see it do so again alone."""
         company = len(self._running) > 1
         for phase_id in sorted(self._runaways.suspects & self._running.keys()):
-            run, why = self._running[phase_id], self._runaways.runs_away(phase_id, company=company)
+            why = self._runaways.runs_away(phase_id, company=company)
             if not why:
                 continue
-            self._end(phase_id)
+            run = self._running.kill(phase_id)
             run.runaway, run.alone = why, not company
             what = f"{run.phase.kind.value} of {run.phase.source}"
             return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from builddoctor.model.phase import Outcome, Phase, Unit
+from builddoctor.model.phase import Estimate, Outcome, Phase, Unit
 
 
 class UnitRegistered(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +25,8 @@ class PhaseAsked(msgspec.Struct, frozen=True, kw_only=True):
     """A gate asks to start its tool."""
 
     phase: Phase
+    estimate: Estimate | None = None
+    """where it was asked for just before: ``Governor.estimate``"""
 
 
 class PhaseEnded(msgspec.Struct, frozen=True, kw_only=True):

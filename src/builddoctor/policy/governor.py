@@ -37,7 +37,8 @@ from builddoctor.policy.planning import Planner, worth_a_search
 from builddoctor.policy.rest import rest_of_units
 from builddoctor.policy.room import Room
 from builddoctor.policy.runaway import RunawayRules, RunawayWatch
-from builddoctor.policy.running import SURE_SHARE, Running, load_of
+from builddoctor.policy.running import SURE_SHARE, Running
+from builddoctor.policy.runs import Runs
 
 DRAIN_AFTER_S = 20.0
 DRAIN_SHARE = 1.0
@@ -104,7 +105,7 @@ class Governor:
         self._open_s = (-math.inf, 0.0)
         self._lingering: dict[str, Kept] = {}
         self._head: tuple[int, float] | None = None
-        self._running: dict[int, Running] = {}
+        self._running = Runs()
         self._solo: set[int] = set()
         self._outside_kills: dict[int, int] = {}
         self._runaways = RunawayWatch(runaway or RunawayRules())
@@ -124,7 +125,7 @@ class Governor:
             return self._open(now_s)
         if isinstance(event, PhaseAsked):
             self._lingering.pop(event.phase.unit_id, None)
-            self._waiting.add(self._as_waiting(event.phase, self._estimator.estimate(event.phase), now_s))
+            self._waiting.add(self._as_waiting(event.phase, event.estimate or self.estimate(event.phase), now_s))
         elif isinstance(event, PhaseEnded):
             self._share_mib = min(self._share_mib, event.share_mib)
             actions += self._ended(event, now_s)
@@ -137,7 +138,7 @@ class Governor:
             self._opening.ended(event.unit_id, now_s)
         elif not isinstance(event, Tick):
             raise TypeError(event)
-        if isinstance(event, Sampled | Tick) and len(self._waiting):
+        if len(self._waiting) and isinstance(event, (Sampled, Tick)):
             known = (self._running.values(), self._waiting, self._units, self._estimator)
             to_come = partial(rest_of_units, *known, evenness=self._growth.evenness, now_s=now_s)
             worth = worth_a_search(len(self._units), short=self._short)
@@ -179,7 +180,7 @@ class Governor:
     @property
     def committed_mib(self) -> float:
         """What running phases hold or may still take."""
-        return load_of(self._running.values(), self._growth.evenness).committed_mib
+        return self._running.load(self._growth.evenness).committed_mib
 
     @property
     def budget_mib(self) -> float:
@@ -210,7 +211,7 @@ class Governor:
 
     def _ended(self, event: PhaseEnded, now_s: float) -> list[Action]:
         self._waiting.leave(event.phase_id)
-        run = self._running.pop(event.phase_id, None)
+        run = self._running.end(event.phase_id)
         actions = [] if run is None else self._ended_run(run, event, now_s)
         if not any(isinstance(action, Requeue) for action in actions):
             self._runaways.forget(event.phase_id)
@@ -276,7 +277,7 @@ class Governor:
             return actions
         self._lingering = {unit_id: kept for unit_id, kept in self._lingering.items() if kept.until_s > now_s}
         room = Room(
-            self._running.values(),
+            self._running,
             self._lingering.values(),
             slots=self._slots,
             cores=self._cores,
@@ -286,10 +287,11 @@ class Governor:
             urgency=self._planner.urgency,
             now_s=now_s,
         )
-        solo = not self._solo.isdisjoint(self._running)
+        solo = bool(self._solo) and not self._solo.isdisjoint(self._running)
         if asked is None:
             self._short, self._drains_to = False, None
         first = asked is None or asked == self._waiting.first
+        again_s = now_s - ESTIMATE_AGAIN_S * max(1.0, len(self._waiting) / LONG_LINE)
         # Nothing was freed by somebody's asking: who waited before still does. Where nothing runs, somebody must start.
         line = iter(self._waiting) if not self._running else self._waiting.in_turn()
         for waiting in line if asked is None else self._waiting.only(asked):
@@ -299,7 +301,7 @@ class Governor:
             if room.has_no_core_for(waiting):
                 first = False
                 continue
-            if self._passed_over(waiting, room, now_s, first=first):
+            if self._passed_over(waiting, room, now_s, again_s, first=first):
                 continue
             room.reach(waiting.urgency)
             reason = "another runs alone" if solo and self._running else self._blocked(waiting, room)
@@ -324,12 +326,11 @@ class Governor:
             first = False
         return actions
 
-    def _passed_over(self, waiting: Waiting, room: Room, now_s: float, *, first: bool) -> bool:
+    def _passed_over(self, waiting: Waiting, room: Room, now_s: float, again_s: float, *, first: bool) -> bool:
         """It surely does not fit. Its estimate is made anew at times: what others of its kind took is known since it
         asked; those known from the past do not change."""
         full = bool(self._running) and not first and room.surely_full_for(waiting)
-        again_s = ESTIMATE_AGAIN_S * max(1.0, len(self._waiting) / LONG_LINE)
-        old = now_s - max(waiting.asked_at_s, waiting.estimated_at_s) >= again_s
+        old = waiting.asked_at_s <= again_s and waiting.estimated_at_s <= again_s
         if old and room.estimates > 0 and not (full and self._growth.seen):
             waiting.estimated_at_s = now_s
             if waiting.estimate.spread_mib > SURE_SHARE * waiting.estimate.peak_mib:
@@ -342,7 +343,7 @@ class Governor:
         if not self._running and waiting.estimate.reserve_mib <= self._share_mib:
             # The progress floor: something always runs, whatever its estimate; beside other builds in its turn.
             return ""
-        if waiting.solo and not any(run.killed for run in self._running.values()):
+        if waiting.solo and not self._running.killing:
             return "it must run alone"
         return room.blocked(waiting)
 
@@ -386,9 +387,7 @@ class Governor:
         self._runaways.admitted(phase_id, expected_mib=waiting.estimate.peak_mib, kind=waiting.phase.kind)
         to_come = self._estimator.outlook(unit_id, waiting.phase)
         alone = not self._running
-        for run in self._running.values():
-            run.alone = False
-        self._running[phase_id] = Running(
+        run = Running(
             phase=waiting.phase,
             estimate=waiting.estimate,
             admitted_at_s=now_s,
@@ -397,4 +396,5 @@ class Governor:
             left_after_s=self._left_after_s(waiting.phase, to_come),
             next_mib=to_come[0].peak_mib if to_come else 0.0,
         )
+        self._running.start(run)
         return Admit(phase_id=phase_id, estimate=waiting.estimate, alone=alone)

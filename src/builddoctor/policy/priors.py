@@ -48,6 +48,9 @@ class Sort(str, enum.Enum):
     LINK = "prior: link"
     PAST = "history"
 
+    __hash__ = str.__hash__
+    """as of ``PhaseKind``"""
+
 
 class Prior(msgspec.Struct, frozen=True, kw_only=True):
     """A base figure, in MiB, over x (MiB of input, or MiB of an earlier phase), and residuals around it."""

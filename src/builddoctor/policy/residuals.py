@@ -69,10 +69,10 @@ class Book:
 
         ``widen``: distance of the evidence, added to the prior's residuals on either side.
         """
-        cell = tuple(
+        cell = [
             math.floor(2 * each / width) if math.isfinite(each) else 0
             for each, width in zip(features, self._bandwidth, strict=False)
-        )
+        ]
         widen = round(widen / WIDEN_STEP) * WIDEN_STEP
         place = (*cell, widen)
         known = self._cells.get(place)

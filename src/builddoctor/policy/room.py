@@ -9,13 +9,14 @@ One ``Room`` serves one pass along the line, from the most urgent phase to the l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from builddoctor.model.phase import Phase
 from builddoctor.policy.ahead import Ahead, Course, course
 from builddoctor.policy.growth import Growth
 from builddoctor.policy.line import Kept, Waiting
-from builddoctor.policy.running import Load, Running, load_of, risk_share
+from builddoctor.policy.running import Load, Running, risk_share
+from builddoctor.policy.runs import Runs
 
 TRIES = 16
 """Phases a pass for which moments to come are looked at; they are the most urgent of those that do not fit now."""
@@ -29,7 +30,7 @@ class Room:
 
     def __init__(
         self,
-        running: Collection[Running],
+        running: Runs,
         kept: Iterable[Kept],
         *,
         slots: int,
@@ -40,12 +41,12 @@ class Room:
         urgency: Callable[[str, float], float],
         now_s: float,
     ) -> None:
-        self._running = running
+        self._running = running.values()
         self._kept = sorted(kept, key=lambda each: each.urgency)
         self._slots, self._cores, self._allowed_mib = slots, cores, allowed_mib
         self._growth, self._wall_s, self._urgency, self._now_s = growth, wall_s, urgency, now_s
         # What runs, and the places kept for units that are ahead of whom we have come to.
-        self._load = load_of(running, growth.evenness)
+        self._load = running.load(growth.evenness)
         self._kept_mib = 0.0
         self._largest_next_mib: float | None = None
         self._aheads: dict[int, Ahead] = {}

@@ -17,6 +17,5 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     crosscheck: CrossCheckRules = CrossCheckRules()
     pace: float = 1.0
     """seconds of the clock for each that passes: more than one where a recorded build is replayed in less time"""
-    rest_s: float = 1.0
-    """a phase whose memory holds still is looked at again after this time, unless memory is short: as often as every
-    phase is at the longest period (``supervise.sampler.LONGEST_S``)"""
+    rest_s: float = 0.75
+    """a phase whose memory holds still is looked at again after this time, unless memory is short"""

@@ -1,17 +1,16 @@
 """Phases that run: what each is taken to need, and all of them together. Pure.
 
-Covers: the expected size of a running phase, its spread, and their sum.
-Does *not* cover: whether another may start (``policy.governor``).
+Covers: the expected size of a running phase, its spread, and what the sum of many is.
+Does *not* cover: keeping that sum (``policy.runs``), or whether another may start (``policy.room``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 
 import msgspec
 
-from builddoctor.model.phase import Estimate, Phase, PhaseKind
+from builddoctor.model.phase import Estimate, Phase
 
 OVERRUN_FACTOR = 1.2
 """A phase past its reservation is taken to want this much of what it holds."""
@@ -70,9 +69,9 @@ class Running(msgspec.Struct):
     def __post_init__(self) -> None:
         self._expect()
 
-    def sampled(self, rss_mib: float, now_s: float, number: int) -> None:
-        """It holds this much. Who rests is not looked at by each sample, of which this is the ``number``-th: growth is
-        since the last look at this one."""
+    def sampled(self, rss_mib: float, now_s: float, number: int) -> bool:
+        """It holds this much; True when that has changed. Who rests is not looked at by each sample, of which this is
+        the ``number``-th: growth is since the last look at this one."""
         passed_s = now_s - max(self.looked_s, self.admitted_at_s)
         growth_mib_s = self.growth_mib_s and self.growth_mib_s * GROWTH_MEMORY ** (number - self.looked_at)
         if passed_s > 0:
@@ -81,9 +80,11 @@ class Running(msgspec.Struct):
         self.growth_mib_s = growth_mib_s if growth_mib_s >= LEAST_GROWTH_MIB_S else 0.0
         self.looks += 1
         self.looked_s, self.looked_at = now_s, number
-        if rss_mib != self.rss_mib:
-            self.rss_mib = rss_mib
-            self._expect()
+        if rss_mib == self.rss_mib:
+            return False
+        self.rss_mib = rss_mib
+        self._expect()
+        return True
 
     @property
     def too_fast(self) -> bool:
@@ -140,16 +141,3 @@ class Load(msgspec.Struct, frozen=True):
 def risk_share(evenness: float) -> float:
     """Share of a spread that is set aside. ``evenness``: 0 for a phase that may be full at once, 1 for an even ramp."""
     return RISK + (RISK_GROWING - RISK) * evenness
-
-
-def load_of(running: Iterable[Running], evenness: Callable[[PhaseKind], float]) -> Load:
-    """The sum of what runs."""
-    risks = {kind: risk_share(evenness(kind)) for kind in PhaseKind}
-    runs = list(running)
-    risk_mib = [risks[run.phase.kind] * run.spread_mib for run in runs]
-    return Load(
-        len(runs),
-        sum([run.expected_mib for run in runs]),
-        sum([each * each for each in risk_mib]),
-        True in [run.killed for run in runs],
-    )

@@ -190,7 +190,7 @@ class Session:
         self.accounts.phases += 1
         live.estimate = self.governor.estimate(phase)
         self.trace.write(records.phase_queued(self.at_s(), phase, live.estimate, live.argv_digest))
-        self.decide(PhaseAsked(phase=phase))
+        self.decide(PhaseAsked(phase=phase, estimate=live.estimate))
 
     async def _see_through(self, connection: Connection, live: LivePhase) -> None:
         """Grant, start, end; and again as often as the governor wants."""
@@ -238,7 +238,7 @@ class Session:
         self.accounts.cpu_s += message.cpu_s
         live.peak_mib = max(live.peak_mib, self.root.high_water_mib(message.peak_kib))
         self.accounts.peak_mib = max(self.accounts.peak_mib, live.peak_mib)
-        tool_pid, held_mib = live.tool_pid, sum(other.rss_mib for other in self.live.values())
+        tool_pid, held_mib = live.tool_pid, sum([other.rss_mib for other in self.live.values()])
         live.tool_gone()
         started_s = live.admitted_at_s if live.admitted_at_s is not None else self._clock()
         ended = PhaseEnded(
