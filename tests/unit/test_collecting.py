@@ -14,7 +14,7 @@ class _Node:
 
 
 def test_what_was_there_is_left_alone_and_given_back() -> None:
-    """Frozen within, as before after it, even when the build fails."""
+    """Frozen within, and nothing after it, even when the build fails."""
     before = gc.get_freeze_count()
     with contextlib.suppress(RuntimeError), start_left_alone():
         assert gc.get_freeze_count() > before
