@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from builddoctor.supervise.resting import PLACES, STILL_FOR_S, STILL_MIB_S, Resting
+from builddoctor.supervise.resting import LONG_S, PLACES, STILL_FOR_S, STILL_MIB_S, Resting
 
 REST_S = 1.0
 
@@ -21,11 +21,13 @@ def looks(size_mib: Callable[[float], float], *, seconds: float, place: int = 0,
     return found
 
 
-def test_a_phase_that_holds_still_is_looked_at_ten_times_less_often() -> None:
+def test_a_phase_that_holds_still_is_looked_at_ten_times_less_often_and_later_twenty_times() -> None:
     """After half a second without a move; at ten samples a second and a resting time of one second."""
     found = looks(lambda _: 800.0, seconds=100)
-    assert 100 <= len(found) <= 125
+    first = [now_s for now_s in found if now_s < 100 + LONG_S]
     assert found[4] - found[0] < STILL_FOR_S
+    assert 9 <= len(first) <= 12
+    assert 50 <= len(found) - len(first) <= 55
 
 
 def test_a_phase_that_moves_is_looked_at_each_time() -> None:
@@ -35,9 +37,10 @@ def test_a_phase_that_moves_is_looked_at_each_time() -> None:
 
 
 def test_a_phase_that_begins_to_move_is_looked_at_each_time_from_then_on() -> None:
-    """It may rest again later."""
-    found = looks(lambda now_s: 800.0 + 100 * max(0.0, min(now_s - 110, 5)), seconds=30)
-    assert len([now_s for now_s in found if 111 <= now_s < 115]) == 40
+    """Within the resting time, or twice that after a long rest. It may rest again later."""
+    for moves_s, seen_s in ((103, 104), (110, 112)):
+        found = looks(lambda now_s, at_s=moves_s: 800.0 + 100 * max(0.0, min(now_s - at_s, 5)), seconds=30)
+        assert len([now_s for now_s in found if seen_s <= now_s < moves_s + 5]) == 10 * (moves_s + 5 - seen_s)
     assert len([now_s for now_s in found if now_s >= 117]) < 20
 
 

@@ -14,6 +14,10 @@ STILL_MIB_S = 2.5
 STILL_FOR_S = 0.5
 """And rests, when that has been so for this long."""
 
+LONG_S = 5.0
+"""Who has held still for this long is looked at half as often. While memory is not short, all that hangs on it is how
+finely its curve is drawn where it moves again."""
+
 EARLY = 0.9
 """Samples come a little early or late: this share of the resting time is enough."""
 
@@ -36,7 +40,7 @@ class Resting:
     def saw(self, size_mib: float, now_s: float, *, rest_s: float) -> float:
         """It was looked at, and holds this much. Gives the time before which it need not be looked at again.
 
-        ``rest_s``: how long a phase that rests is left alone.
+        ``rest_s``: how long a phase that rests is left alone at first.
         """
         if self._seen_s is None or abs(size_mib - self._size_mib) > STILL_MIB_S * (now_s - self._seen_s):
             self._moved_s = now_s
@@ -45,6 +49,6 @@ class Resting:
             self._rests = False
             return now_s
         if self._rests:
-            return now_s + EARLY * rest_s
+            return now_s + EARLY * rest_s * (2 if now_s - self._moved_s >= LONG_S else 1)
         self._rests = True
         return now_s + EARLY * rest_s * (self._place + 1) / PLACES
