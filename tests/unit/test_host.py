@@ -113,6 +113,17 @@ def test_a_host_that_can_no_longer_be_read_stays_as_it_was() -> None:
     assert (level.headroom_mib, level.confidence, sensor.unread) == (40 * 1024, "low", ("/proc/meminfo",))
 
 
+def test_a_mode_that_can_no_longer_be_read_stays_as_it_was() -> None:
+    """It is looked up again at times; then what is promised still counts, and the file is named."""
+    mode = "/proc/sys/vm/overcommit_memory"
+    system = TextRoot(host(CommitLimit=32 * GIB_KIB, Committed_AS=30 * GIB_KIB) | {mode: "2"})
+    sensor = HostSensor(system)
+    for text, kinds, unread in ((None, 2, (mode,)), ("0", 1, ()), ("2", 2, ())):
+        system.files[mode] = text
+        sensor.look_again()
+        assert (len(sensor.levels()), sensor.unread) == (kinds, unread)
+
+
 @pytest.mark.parametrize("fields", [{"CommitLimit": GIB_KIB}, {"Committed_AS": GIB_KIB}, {}])
 def test_mode_two_without_its_figures_is_unread(fields: dict[str, int]) -> None:
     """Half of the pair is no limit that could be counted with."""

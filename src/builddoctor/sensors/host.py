@@ -59,12 +59,16 @@ class HostSensor:
         """what should have said something at the last reading, and could not be read"""
         self._root = root
         self._last: MemoryLevel | None = None
+        self._mode: int | None = None
         self.look_again()
 
     def look_again(self) -> None:
-        """Look up what hardly ever changes: the overcommit mode, and whether there is a ZFS."""
-        self._mode = whole_number(self._root.text(_MODE) or "")
-        self._has_mode = self._mode is not None or self._root.exists(_MODE)
+        """Look up what hardly ever changes: the overcommit mode, and whether there is a ZFS. A mode that cannot be read
+        just now is as it was."""
+        mode = whole_number(self._root.text(_MODE) or "")
+        self._mode_unread = mode is None and self._root.exists(_MODE)
+        if not self._mode_unread:
+            self._mode = mode
         self._has_arc = self._root.exists(_ARC)
 
     def levels(self, *, kubernetes: bool = False) -> tuple[MemoryLevel, ...]:
@@ -72,7 +76,7 @@ class HostSensor:
         kib = _meminfo(self._root.text("/proc/meminfo") or "")
         found = [self._host(kib)]
         unread = [] if "MemTotal" in kib else ["/proc/meminfo"]
-        if self._mode is None and self._has_mode:
+        if self._mode_unread:
             unread.append(_MODE)
         if self._mode == 2 and ("CommitLimit" not in kib or "Committed_AS" not in kib):
             unread.append("/proc/meminfo CommitLimit")
