@@ -16,13 +16,16 @@ from builddoctor.trace.records import TRACE_SCHEMA, Header
 class TableEstimator:
     """Estimates from a table by phase id; a kill raises them by half."""
 
-    def __init__(self, reserve_mib: dict[int, float], remaining_s: dict[int, float] | None = None) -> None:
+    def __init__(
+        self, reserve_mib: dict[int, float], remaining_s: dict[int, float] | None = None, *, spread_mib: float = 0.0
+    ) -> None:
         self.reserve_mib = dict(reserve_mib)
+        self.spread_mib = spread_mib
         self.remaining = remaining_s or {}
         self.observed: list[tuple[int, Outcome, float]] = []
 
     def estimate(self, phase: Phase) -> Estimate:
-        return Estimate(peak_mib=self.reserve_mib[phase.phase_id], spread_mib=0.0, source="table")
+        return Estimate(peak_mib=self.reserve_mib[phase.phase_id], spread_mib=self.spread_mib, source="table")
 
     def observe(self, phase: Phase, *, outcome: Outcome, peak_mib: float, wall_s: float) -> None:
         self.observed.append((phase.phase_id, outcome, peak_mib))

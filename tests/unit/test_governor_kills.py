@@ -45,12 +45,23 @@ def test_a_phase_killed_in_company_runs_again_with_more() -> None:
     assert admit == Admit(phase_id=2, estimate=requeue.estimate, alone=False)
 
 
-def test_a_phase_killed_by_us_runs_again_with_more() -> None:
+def test_a_phase_killed_by_us_beyond_its_bound_runs_again_with_more() -> None:
     """Our own kill is treated as the kernel's, but never as a verdict."""
-    governor = running({1: 100, 2: 400})
-    requeue = feed(governor, ended(2, Outcome.KILLED_BY_US, 100), 20.0)[0]
+    governor = running({1: 100, 2: 200})
+    requeue = feed(governor, ended(2, Outcome.KILLED_BY_US, 300), 20.0)[0]
     assert isinstance(requeue, Requeue)
-    assert requeue.estimate.reserve_mib == 600
+    assert (requeue.estimate.reserve_mib, requeue.solo) == (450, False)
+
+
+def test_a_phase_that_made_way_within_its_bound_runs_again_as_it_was_once() -> None:
+    """It did nothing that was not expected, and more than what is left must not be asked for it; so it need not be
+    alone. Who has to make way twice comes back with more, as others do: it would go on for ever."""
+    governor = running({1: 100, 2: 700})
+    requeue = feed(governor, ended(2, Outcome.KILLED_BY_US, 650), 20.0)[0]
+    assert isinstance(requeue, Requeue)
+    assert (requeue.estimate.reserve_mib, requeue.solo) == (700, False)
+    (requeue,) = of_kind(feed(governor, ended(2, Outcome.KILLED_BY_US, 650), 30.0), Requeue)
+    assert (requeue.estimate.reserve_mib, requeue.solo) == (1050, True)
 
 
 @pytest.mark.parametrize(("peak_mib", "gives_up"), [(699, False), (700, True), (1400, True)])

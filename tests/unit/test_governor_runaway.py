@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builddoctor.model.phase import Outcome
+from builddoctor.model.phase import Outcome, PhaseKind
 from builddoctor.policy.actions import Action, Admit, GiveUp, Kill, Requeue, Warn
 from builddoctor.policy.events import Event, PhaseAsked, Sampled
 from builddoctor.policy.governor import Governor
@@ -17,8 +17,8 @@ BUDGET_MIB = 1.5e6
 class World:
     """A governor, with phases that grow at 0.23 GiB/s or hold what they hold, sampled once a second."""
 
-    def __init__(self, *, budget_mib: float = BUDGET_MIB) -> None:
-        estimator = TableEstimator({1: 1000, 2: 1000, 3: 1000})
+    def __init__(self, *, budget_mib: float = BUDGET_MIB, spread_mib: float = 0.0) -> None:
+        estimator = TableEstimator({1: 1000, 2: 1000, 3: 1000}, spread_mib=spread_mib)
         self.governor = Governor(estimator, slots=8, budget_mib=budget_mib)
         self.budget_mib = budget_mib
         self.now_s = 0.0
@@ -119,12 +119,35 @@ def test_memory_that_runs_out_takes_the_suspect_and_not_the_others() -> None:
     world = World(budget_mib=8000.0)
     for phase_id in (1, 2, 3):
         world.feed(asked(phase_id))
-    world.sample(20)
+    world.sample(28)
     world.sample(1, headroom_mib=50.0)
     assert [kill.phase_id for kill in world.seen(Kill)] == [1]
     world.growing.clear()  # its memory is seen to come back before its end is heard of
     world.sample(2)
     assert [each.solo for each in world.end(1, Outcome.KILLED_BY_US) if isinstance(each, Requeue)] == [True]
+
+
+@pytest.mark.parametrize("kind", [PhaseKind.CICC, PhaseKind.CUDAFE])
+def test_a_suspect_that_may_be_on_its_way_to_its_peak_is_not_taken_for_strange_at_once(kind: PhaseKind) -> None:
+    """Compilers pass three times what a cold build expects of them: the oldest goes on, and the youngest makes way.
+    What a front end takes follows from its input, so it is strange at once."""
+    world = World(budget_mib=8000.0, spread_mib=1000.0)
+    for phase_id in (1, 2, 3):
+        world.feed(PhaseAsked(phase=phase(phase_id, kind=kind)))
+    world.sample(20)
+    assert world.governor.suspects == {1}
+    world.sample(1, headroom_mib=50.0)
+    assert [kill.phase_id for kill in world.seen(Kill)] == [1 if kind is PhaseKind.CUDAFE else 3]
+
+
+def test_one_that_is_known_from_the_past_and_far_beyond_it_is_strange() -> None:
+    """No ten seconds are needed where nothing has to be learned."""
+    world = World(budget_mib=8000.0)
+    for phase_id in (1, 2, 3):
+        world.feed(asked(phase_id))
+    world.sample(20)
+    world.sample(1, headroom_mib=50.0)
+    assert [kill.phase_id for kill in world.seen(Kill)] == [1]
 
 
 @pytest.mark.trap(37)

@@ -23,7 +23,9 @@ LEAST_WORTH_MIB = 32.0
 """Ending a phase that holds less would lose its work for no memory: somebody else has it."""
 
 FAR_BEYOND = 3.0
-"""A phase that holds this many times its bound is the one to end, however old: the younger have done nothing."""
+"""A phase that holds this many times a bound known from the past is the one to end, however old: the younger have done
+nothing. Where nothing is known it may be on its way to a peak that nobody could expect: `cicc` of attention kernels
+takes ten times what the priors say."""
 
 
 class Danger:
@@ -82,7 +84,7 @@ class Danger:
                 )
 
     def _victim(self, needed_mib: float, now_s: float) -> int | None:
-        suspects = self._runaways.suspects
+        suspects = {each for each in self._runaways.suspects if self._runaways.is_strange(each)}
         victim = choose(
             [
                 Candidate(
@@ -125,6 +127,6 @@ class Danger:
 
 
 def _stands_out(run: Running) -> bool:
-    """It is not as it was taken to be: far beyond its bound, or past it and faster than any compiler."""
+    """It is not as it was taken to be: far beyond a bound that was sure, or past it and faster than any compiler."""
     bound_mib = run.estimate.reserve_mib
-    return run.rss_mib > FAR_BEYOND * bound_mib or (run.too_fast and run.rss_mib > bound_mib)
+    return (run.sure and run.rss_mib > FAR_BEYOND * bound_mib) or (run.too_fast and run.rss_mib > bound_mib)

@@ -20,15 +20,7 @@ from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind, Unit
 from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Requeue
 from builddoctor.policy.danger import Danger
 from builddoctor.policy.estimator import Estimator
-from builddoctor.policy.events import (
-    Event,
-    PhaseAsked,
-    PhaseEnded,
-    Sampled,
-    Tick,
-    UnitEnded,
-    UnitRegistered,
-)
+from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, Tick, UnitEnded, UnitRegistered
 from builddoctor.policy.growth import Growth
 from builddoctor.policy.line import Kept, Line, Waiting
 from builddoctor.policy.opening import Opening
@@ -249,10 +241,15 @@ class Governor:
                 if why := self._runaways.ran_away(phase.phase_id):
                     return self._give_up(phase, "runaway", why)
                 return self._give_up(phase, "too-big", f"killed at {peak_mib:.0f} MiB while it ran alone")
-        estimate = self._estimator.raise_after_kill(phase, peak_mib=peak_mib, reserved_mib=run.estimate.reserve_mib)
-        # A suspect shows alone, at its next try, what it is.
-        suspect = self._runaways.was_suspect(phase.phase_id)
-        solo = run.alone or suspect or estimate.reserve_mib > self._budget_mib
+        reserved_mib = run.estimate.reserve_mib
+        if event.outcome is Outcome.KILLED_BY_US and peak_mib <= reserved_mib and phase.phase_id not in self._redone:
+            # It made way for others, and had done nothing that was not expected of it.
+            estimate = self._estimator.estimate(phase)
+        else:
+            estimate = self._estimator.raise_after_kill(phase, peak_mib=peak_mib, reserved_mib=reserved_mib)
+        # Who is strange shows alone, at the next try, what it is.
+        strange = self._runaways.is_strange(phase.phase_id)
+        solo = run.alone or strange or estimate.reserve_mib > self._budget_mib
         return self._again(run, estimate, solo=solo, now_s=now_s)
 
     def _give_up(self, phase: Phase, verdict: str, reason: str) -> list[Action]:

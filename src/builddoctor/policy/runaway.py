@@ -46,6 +46,9 @@ class RunawayRules(msgspec.Struct, frozen=True, kw_only=True):
     """processor time since it became a suspect, as a share of one core"""
     company_cpu_share: float = 0.6
     """the same beside other phases, which take their part of the cores"""
+    strange_s: float = 10.0
+    """a suspect other than a front end is strange when it has risen for this long since it became one: compilers pass
+    three times what was expected of them on their way to a peak that nobody knew"""
     killed_rising_s: float = 30.0
     """a phase that the kernel ended must have risen for this long without a rest"""
     front_end_killed_factor: float = 8.0
@@ -190,11 +193,13 @@ class RunawayWatch:
             return ""
         return f"{_beyond(course, rise)}, and rose without a rest up to its end"
 
-    def was_suspect(self, phase_id: int) -> bool:
-        """A phase that has ended was one of the suspects up to its end."""
+    def is_strange(self, phase_id: int) -> bool:
+        """A suspect that is not on its way to an unknown peak, it seems: up to its end, if it has ended."""
         course = self._courses.get(phase_id)
         rise = self._last_rise(course) if course is not None else None
-        return rise is not None and rise.above_s is not None
+        if course is None or rise is None or rise.above_s is None:
+            return False
+        return _is_front_end(course) or rise.high_s - rise.above_s >= self._rules.strange_s
 
     def _floor_mib(self, course: _Course) -> float:
         rules = self._rules

@@ -35,6 +35,10 @@ SURE_SHARE = 0.1
 LEAST_GROWTH_MIB_S = 1.0
 """Less is none."""
 
+SHORT_S = 0.09
+"""Growth is not told from looks nearer to each other than this, but from this one and the last but one: compilers take
+memory in bursts, and `cudafe++` some 130 MiB in its first tenth of a second, which is no 1.5 GB/s."""
+
 
 class Running(msgspec.Struct):
     """One phase that was admitted and has not ended."""
@@ -58,6 +62,10 @@ class Running(msgspec.Struct):
     """when it was last looked at"""
     looked_at: int = 0
     """and by which sample"""
+    before_mib: float = 0.0
+    """what it held at the look before that one"""
+    before_s: float = 0.0
+    """and when that was"""
     killed: bool = False
     runaway: str = ""
     """why we ended it as one"""
@@ -72,11 +80,20 @@ class Running(msgspec.Struct):
     def sampled(self, rss_mib: float, now_s: float, number: int) -> bool:
         """It holds this much; True when that has changed. Who rests is not looked at by each sample, of which this is
         the ``number``-th: growth is since the last look at this one."""
-        passed_s = now_s - max(self.looked_s, self.admitted_at_s)
+        last_s = max(self.looked_s, self.admitted_at_s)
+        passed_s = now_s - last_s
         growth_mib_s = self.growth_mib_s and self.growth_mib_s * GROWTH_MEMORY ** (number - self.looked_at)
         if passed_s > 0:
-            growth_mib_s = max(growth_mib_s, (rss_mib - self.rss_mib) / passed_s)
+            if passed_s < SHORT_S:
+                seen_mib_s = (rss_mib - self.before_mib) / max(SHORT_S, now_s - max(self.before_s, self.admitted_at_s))
+            else:
+                seen_mib_s = (rss_mib - self.rss_mib) / passed_s
+            growth_mib_s = max(growth_mib_s, seen_mib_s)
             self.area_mib_s += rss_mib * passed_s
+            self.before_mib, self.before_s = self.rss_mib, last_s
+        else:
+            # Two looks at one moment are one.
+            self.before_mib = rss_mib
         self.growth_mib_s = growth_mib_s if growth_mib_s >= LEAST_GROWTH_MIB_S else 0.0
         self.looks += 1
         self.looked_s, self.looked_at = now_s, number
@@ -87,10 +104,14 @@ class Running(msgspec.Struct):
         return True
 
     @property
+    def sure(self) -> bool:
+        """Its size is known from the past."""
+        return self.estimate.spread_mib <= SURE_SHARE * self.estimate.peak_mib
+
+    @property
     def too_fast(self) -> bool:
         """It grows as no compiler does, and is not known from the past to."""
-        sure = self.estimate.spread_mib <= SURE_SHARE * self.estimate.peak_mib
-        return self.growth_mib_s > FASTEST_MIB_S and not sure
+        return self.growth_mib_s > FASTEST_MIB_S and not self.sure
 
     def growth_within_mib(self, ahead_s: float) -> float:
         """What it may take on so soon: no more than was set aside for it, as long as it behaves as expected."""
