@@ -38,6 +38,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     project: str
+    version: str = ""
     host_arch: str
     nvcc: str
     phases: tuple[Done, ...]
@@ -80,7 +81,8 @@ def _of_rows(path: Path, rows: list[dict]) -> DataSet:
         found.append((row["t"], Done(phase, float(row["peak_mib"]), row["wall_s"])))
     phases = tuple(done for _, done in sorted(found, key=lambda each: each[0]))
     arch = head["host"].split()[0]
-    return DataSet(name=path.stem, project=head["project"], host_arch=arch, nvcc=head["nvcc"], phases=phases)
+    project, version = head["project"], head.get("version", "")
+    return DataSet(name=path.stem, project=project, version=version, host_arch=arch, nvcc=head["nvcc"], phases=phases)
 
 
 def _of_trace(path: Path, rows: list[dict]) -> DataSet:
@@ -229,6 +231,8 @@ def predict(folder: Path, *, by_kind: bool = False) -> list[str]:
             lines += _rows(f"{data.name}: {name}", scores, by_kind=by_kind)
         left_out += _other_projects(data, sets)
     lines += _rows("**all of the above whose project was left out**", left_out, by_kind=by_kind)
+    if versions := [score for data in sets for score in _other_versions(data, sets)]:
+        lines += _rows("**all of the above whose version was left out**", versions, by_kind=by_kind)
     lines += ["\nWarm: an earlier build of the project is in the history.\n", *HEAD]
     for data in sets:
         for other in sets:
@@ -240,7 +244,7 @@ def predict(folder: Path, *, by_kind: bool = False) -> list[str]:
 def _cold(data: DataSet, sets: Sequence[DataSet]) -> Iterator[tuple[str, list[Score]]]:
     yield f"units left out ({FOLDS} folds)", folds(data)
     for other in sets:
-        if other.project != data.project or other.host_arch != data.host_arch:
+        if other.project != data.project or other.host_arch != data.host_arch or other.version != data.version:
             yield f"priors of {other.name}", play(data, fitted_priors(SHIPPED, other.units.values()))
     yield "priors as shipped", play(data, SHIPPED)
 
@@ -248,6 +252,16 @@ def _cold(data: DataSet, sets: Sequence[DataSet]) -> Iterator[tuple[str, list[Sc
 def _other_projects(data: DataSet, sets: Sequence[DataSet]) -> list[Score]:
     """With priors of each set of another project: leave one project out."""
     others = [other for other in sets if other.project != data.project]
+    return [each for other in others for each in play(data, fitted_priors(SHIPPED, other.units.values()))]
+
+
+def _other_versions(data: DataSet, sets: Sequence[DataSet]) -> list[Score]:
+    """With priors of each other version of the project, on the same kind of host: leave one version out."""
+    others = [
+        other
+        for other in sets
+        if (other.project, other.host_arch) == (data.project, data.host_arch) and other.version != data.version
+    ]
     return [each for other in others for each in play(data, fitted_priors(SHIPPED, other.units.values()))]
 
 

@@ -42,6 +42,12 @@ PROJECT = KnownProject(
         ),
         VersionNote(until="2.4", text="7 CUDA sources in the torch extension; none from 2.4 on"),
         VersionNote(until="2.4", text="does not compile with CUDA 13: it uses what cuBLAS 13 has removed"),
+        VersionNote(
+            since="2.9",
+            until="2.15",
+            text="CMake says `CUDA_ARCHITECTURES is empty` where only Blackwell is asked for (sm_100, sm_120): name an "
+            "older one too, such as `--arch sm_90,sm_100`, or take 2.15 (#2832)",
+        ),
         VersionNote(since="2.10", text="heavy sources are compiled for 100a and 103a where 100 is asked for"),
         VersionNote(since="2.12", text="NVTE_USE_CCACHE and NVTE_CCACHE_BIN"),
         VersionNote(since="2.17", text="NCCL EP is built first, by a `make -j` of its own"),
