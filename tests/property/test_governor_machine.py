@@ -52,6 +52,7 @@ class World:
     waiting: set[int] = field(default_factory=set)
     solo: set[int] = field(default_factory=set)
     outside: set[int] = field(default_factory=set)
+    redone: set[int] = field(default_factory=set)
 
     def carry_out(self, action: Action, now_s: float, budget_mib: float, suspects: frozenset[int]) -> None:
         if isinstance(action, Admit):
@@ -65,6 +66,7 @@ class World:
         elif isinstance(action, Requeue):
             assert action.phase_id not in self.running
             self.waiting.add(action.phase_id)
+            self.redone.add(action.phase_id)
             if action.solo:
                 self.solo.add(action.phase_id)
         elif isinstance(action, Kill):
@@ -207,8 +209,22 @@ class GovernorMachine(RuleBasedStateMachine):
     @rule(peak_mib=MEMORY)
     def our_kill_arrives(self, peak_mib: float) -> None:
         (phase_id,) = [each for each, run in self.world.running.items() if run.killed]
+        first = phase_id not in self.world.redone
         run, actions = self.end(phase_id, Outcome.KILLED_BY_US, peak_mib)
-        self.expect_more(actions[0], phase_id, run, max(peak_mib, run.rss_mib))
+        held_mib = max(peak_mib, run.rss_mib)
+        if first and held_mib <= run.reserve_mib:
+            self.expect_enough(actions[0], phase_id, run, held_mib)
+        else:
+            self.expect_more(actions[0], phase_id, run, held_mib)
+
+    def expect_enough(self, action: Action, phase_id: int, run: Runs, held_mib: float) -> None:
+        """It made way within its bound: never less than it held, and alone if it was or must be."""
+        assert isinstance(action, Requeue)
+        assert action.phase_id == phase_id
+        reserve_mib = action.estimate.reserve_mib
+        assert reserve_mib >= held_mib - SLACK_MIB
+        if run.solo or reserve_mib > self.governor.budget_mib:
+            assert action.solo
 
     def expect_more(self, action: Action, phase_id: int, run: Runs, held_mib: float) -> None:
         """Half more than it held, and more than was set aside; what did not fit the budget runs alone."""

@@ -14,7 +14,11 @@ from builddoctor.policy.runs import Runs
 from builddoctor.policy.victims import Candidate, choose
 
 KILL_LATENCY_S = 0.5
-"""From deciding a kill to memory coming back: sampling, signal, about 80 ms per GiB to free."""
+"""From deciding a kill to memory coming back: sampling, signal, and freeing."""
+
+SIGNAL_S = 0.3
+FREEING_S_PER_GIB = 0.08
+"""And where that takes longer: without freeing, and for each GiB of the largest (memory.md, experiment 9)."""
 
 DANGER_SHARE = 0.3
 """Below this share of the reserve, headroom is no longer left to chance."""
@@ -49,7 +53,8 @@ class Danger:
         if runaway := self._end_runaway():
             return runaway
         self._growing = {phase_id: run for phase_id, run in self._growing.items() if self._runs(phase_id, run)}
-        growth_mib = sum([run.growth_within_mib(KILL_LATENCY_S) for run in self._growing.values()])
+        latency_s = self._latency_s() if self._growing else KILL_LATENCY_S
+        growth_mib = sum([run.growth_within_mib(latency_s) for run in self._growing.values()])
         danger_mib = max(DANGER_SHARE * event.reserve_mib, growth_mib)
         if event.headroom_mib >= danger_mib:
             return overdrawn
@@ -57,10 +62,12 @@ class Danger:
         if victim is None:
             return overdrawn
         self._running.kill(victim)
-        reason = (
-            event.reason or f"{event.headroom_mib:.0f} MiB left and {growth_mib / KILL_LATENCY_S:.0f} MiB/s growing"
-        )
+        reason = event.reason or f"{event.headroom_mib:.0f} MiB left and {growth_mib / latency_s:.0f} MiB/s growing"
         return [Kill(phase_id=victim, reason=reason)]
+
+    def _latency_s(self) -> float:
+        largest_mib = max([run.rss_mib for run in self._running.values()], default=0.0)
+        return max(KILL_LATENCY_S, SIGNAL_S + FREEING_S_PER_GIB * largest_mib / 1024.0)
 
     def _runs(self, phase_id: int, run: Running) -> bool:
         """This run of the phase has not ended; the next one is another."""

@@ -241,11 +241,10 @@ class Governor:
                 if why := self._runaways.ran_away(phase.phase_id):
                     return self._give_up(phase, "runaway", why)
                 return self._give_up(phase, "too-big", f"killed at {peak_mib:.0f} MiB while it ran alone")
-        reserved_mib = run.estimate.reserve_mib
-        if event.outcome is Outcome.KILLED_BY_US and peak_mib <= reserved_mib and phase.phase_id not in self._redone:
-            # It made way for others, and had done nothing that was not expected of it.
-            estimate = self._estimator.estimate(phase)
-        else:
+        estimate, reserved_mib = self._estimator.estimate(phase), run.estimate.reserve_mib
+        expected = peak_mib <= min(reserved_mib, estimate.reserve_mib)
+        if event.outcome is not Outcome.KILLED_BY_US or not expected or phase.phase_id in self._redone:
+            # Else it made way for others, and had done nothing that was not expected of it.
             estimate = self._estimator.raise_after_kill(phase, peak_mib=peak_mib, reserved_mib=reserved_mib)
         # Who is strange shows alone, at the next try, what it is.
         strange = self._runaways.is_strange(phase.phase_id)
