@@ -8,7 +8,7 @@ from builddoctor.doctor.arch_table import knows, span
 from builddoctor.doctor.toolkit import toolkit_checks
 from builddoctor.intercept.toolkit import HOST_HINT
 from builddoctor.model.check import Check, Status
-from builddoctor.model.toolchain import HostLimits, NvccChoice, NvccTrouble, Toolchain
+from builddoctor.model.toolchain import HEADER_ONLY, HostLimits, NvccChoice, NvccTrouble, Toolchain
 from builddoctor.projects.archs import parse_archs
 from unit.toolchains import copy, host, place, toolchain, toolkit
 
@@ -383,10 +383,11 @@ def test_half_a_library_is_a_warning() -> None:
     assert checked(toolchain(libraries=(headless,)), needed=("nccl",))["library-nccl"].status is Status.PROBLEM
 
 
-def test_nvml_needs_its_header_alone() -> None:
-    """Its library comes with the driver, which a machine that only builds does not have."""
-    header = copy("nvml", library="", library_version="", linkable=False, header_version="")
-    assert "library-nvml" not in checked(toolchain(libraries=(header,)), needed=("nvml",))
+@pytest.mark.parametrize("name", HEADER_ONLY)
+def test_of_some_only_the_header_is_needed(name: str) -> None:
+    """NVML's library comes with the driver, which a machine that only builds does not have; others have none."""
+    header = copy(name, library="", library_version="", linkable=False, header_version="")
+    assert f"library-{name}" not in checked(toolchain(libraries=(header,)), needed=(name,))
 
 
 def test_a_toolkit_of_two_versions_is_noticed() -> None:

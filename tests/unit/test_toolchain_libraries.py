@@ -60,6 +60,15 @@ def test_the_toolkit_s_own_library_is_found_by_nvcc_s_flags(tmp_path: Path) -> N
     assert copies[0].linkable
 
 
+def test_headers_of_tools_are_found(tmp_path: Path) -> None:
+    """NVTX and the profiler's: TransformerEngine includes both. In the toolkit, and in packages of CUDA 12."""
+    files = {
+        f"{CUDA}/include/nvtx3/nvToolsExt.h": "",
+        "/site/nvidia/cuda_profiler_api/include/cuda_profiler_api.h": "",
+    }
+    assert [(copy.name, copy.kind) for copy in found(tmp_path, files)] == [("nvtx", "toolkit"), ("profiler", "python")]
+
+
 def test_a_link_says_the_version_of_what_it_leads_to(tmp_path: Path) -> None:
     """``libnccl.so.2`` alone says 2; its target says more."""
     plant(tmp_path, {"/usr/include/nccl.h": "#define NCCL_MAJOR 2\n", "/usr/share/libnccl.so.2.27.7": ""})

@@ -11,7 +11,7 @@ from itertools import combinations
 
 from builddoctor.doctor.arch_table import spelled, version_parts
 from builddoctor.model.check import Check, Status
-from builddoctor.model.toolchain import LIBRARIES, LibraryCopy, Toolchain
+from builddoctor.model.toolchain import HEADER_ONLY, LIBRARIES, WHEEL_NAMES, LibraryCopy, Toolchain
 from builddoctor.model.toolkit import Toolkit
 from builddoctor.sensors.cuda_headers import agree
 
@@ -22,15 +22,15 @@ TITLES = {
     "cudnn": "cuDNN",
     "nccl": "NCCL",
     "nvrtc": "NVRTC",
-    "nvml": "NVML",
     "curand": "cuRAND",
     "cusparse": "cuSPARSE",
     "cusolver": "cuSOLVER",
+    "nvml": "NVML",
+    "nvtx": "NVTX",
+    "profiler": "profiler API",
 }
 _HOMES = {"cudnn": "CUDNN_PATH", "nccl": "NCCL_HOME"}
 """libraries that are no part of the toolkit, and the variable that build systems read for each"""
-_DRIVERS_OWN = ("nvml",)
-"""the library comes with the driver: a machine that only builds needs the header alone"""
 
 
 def library_checks(toolchain: Toolchain, toolkit: Toolkit, needed: tuple[str, ...]) -> Iterator[Check]:
@@ -93,7 +93,7 @@ def _missing(
 
 def _halves(name: str, title: str, reachable: list[LibraryCopy]) -> Iterator[Check]:
     """Header without library, or a library that ``-l`` does not find."""
-    if name in _DRIVERS_OWN:
+    if name in HEADER_ONLY:
         return
     libraries = [copy for copy in reachable if copy.library]
     header = next(copy for copy in reachable if copy.header)
@@ -155,9 +155,7 @@ def _folder_in_python(name: str, major: int) -> str:
     """The module of the wheel that holds its header: one for all from CUDA 13 on."""
     if major >= 13:
         return f"nvidia.cu{major}"
-    return {"cudart": "nvidia.cuda_runtime", "nvrtc": "nvidia.cuda_nvrtc", "nvml": "nvidia.nvml_dev"}.get(
-        name, f"nvidia.{name}"
-    )
+    return f"nvidia.{WHEEL_NAMES.get(name, name)}"
 
 
 def _export_module(variable: str, module: str, below: str = "") -> str:

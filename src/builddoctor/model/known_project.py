@@ -10,7 +10,9 @@ from typing import Literal
 
 import msgspec
 
-Library = Literal["cublas", "cudart", "cudnn", "curand", "cusolver", "cusparse", "nccl", "nvml", "nvrtc"]
+Library = Literal[
+    "cublas", "cudart", "cudnn", "curand", "cusolver", "cusparse", "nccl", "nvml", "nvrtc", "nvtx", "profiler"
+]
 
 Spelling = Literal["number", "dotted"]
 """of an architecture: ``100a`` or ``10.0a``"""

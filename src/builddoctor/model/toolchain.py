@@ -12,8 +12,20 @@ import msgspec
 
 from builddoctor.model.toolkit import Toolkit
 
-LIBRARIES = ("cudart", "cublas", "cudnn", "nccl", "nvrtc", "nvml", "curand", "cusparse", "cusolver")
-"""Names of the libraries that are looked for."""
+HEADER_ONLY = ("nvml", "nvtx", "profiler")
+"""A build takes no library of these from the toolkit: NVML's comes with the driver, NVTX is in its headers, and the
+profiler's functions are in cudart."""
+
+LIBRARIES = ("cudart", "cublas", "cudnn", "nccl", "nvrtc", "curand", "cusparse", "cusolver", *HEADER_ONLY)
+"""Names of the libraries that are looked for, as ``toolkit install --with`` takes them."""
+
+WHEEL_NAMES = {
+    "cudart": "cuda_runtime",
+    "nvrtc": "cuda_nvrtc",
+    "nvml": "nvml_dev",
+    "profiler": "cuda_profiler_api",
+}
+"""Library to the folder below ``nvidia`` of its python package up to CUDA 12, where that has another name."""
 
 NvccTrouble = Literal["none", "broken", "host-compiler", "temporary", "silent", "host-silent"]
 """Why there is no toolkit: no nvcc; it does not run; no gcc for it; it cannot write to TMPDIR; it, or gcc, does not

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from builddoctor.model.toolchain import LIBRARIES, HostLimits, LibraryCopy
+from builddoctor.model.toolchain import LIBRARIES, WHEEL_NAMES, HostLimits, LibraryCopy
 from builddoctor.model.toolkit import Toolkit
 from builddoctor.sensors import cuda_headers
 from builddoctor.sensors.root import SystemRoot
@@ -26,14 +26,15 @@ HEADERS = {
     "cudnn": ("cudnn_version.h", "cudnn.h"),
     "nccl": ("nccl.h",),
     "nvrtc": ("nvrtc.h",),
-    "nvml": ("nvml.h",),
     "curand": ("curand.h",),
     "cusparse": ("cusparse.h",),
     "cusolver": ("cusolver_common.h",),
+    "nvml": ("nvml.h",),
+    "nvtx": ("nvtx3/nvToolsExt.h",),
+    "profiler": ("cuda_profiler_api.h",),
 }
 VARIABLES = {"cudnn": ("CUDNN_HOME", "CUDNN_PATH", "CUDNN_ROOT"), "nccl": ("NCCL_HOME", "NCCL_ROOT")}
 _FILE_NAMES = {"nvml": "nvidia-ml"}
-_WHEEL_NAMES = {"cudart": "cuda_runtime", "nvrtc": "cuda_nvrtc", "nvml": "nvml_dev"}
 _INCLUDE_VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH")
 _LIBRARY_VARIABLES = ("LIBRARY_PATH", "LD_LIBRARY_PATH")
 
@@ -142,7 +143,7 @@ def _places(
     yield _prefix(root, "/usr/local", "system", "/usr/local")
     for site in site_folders:
         for library in LIBRARIES:
-            folder = f"{site}/nvidia/{_WHEEL_NAMES.get(library, library)}"
+            folder = f"{site}/nvidia/{WHEEL_NAMES.get(library, library)}"
             yield _prefix(root, folder, "python", folder, only=library)
         for folder in _matching(root, f"{site}/nvidia", r"cu\d+"):
             yield _prefix(root, folder, "python", folder)

@@ -12,15 +12,12 @@ from pathlib import Path
 
 from builddoctor.intercept.toolkit import Trouble, probe
 from builddoctor.model.managed import FoundToolkit, Kind
-from builddoctor.model.toolchain import LIBRARIES
+from builddoctor.model.toolchain import HEADER_ONLY, LIBRARIES
 from builddoctor.model.toolkit import Toolkit
 from builddoctor.sensors import cuda_libraries
 from builddoctor.sensors.root import SystemRoot
 from builddoctor.sensors.toolkits import candidates
 from builddoctor.toolkits import store
-
-HEADER_ONLY = ("nvml",)
-"""Its library is the driver's."""
 
 
 def all_toolkits(

@@ -11,7 +11,7 @@ PROJECT = KnownProject(
     repository="https://github.com/pytorch/pytorch",
     marks=("torch/csrc", "c10", "aten"),
     needed_submodules=("third_party/cutlass", "third_party/protobuf"),
-    needed_libraries=("cublas", "curand", "cusolver", "cusparse", "nvrtc"),
+    needed_libraries=("cublas", "curand", "cusolver", "cusparse", "nvrtc", "profiler"),
     no_package="the package index has no source of it",
     backend="setup.py: CMake with Ninja",
     jobs=(Knob(variable="MAX_JOBS", default="ninja's own number"),),

@@ -11,7 +11,9 @@ PROJECT = KnownProject(
     repository="https://github.com/NVIDIA/TransformerEngine",
     marks=("transformer_engine/common/CMakeLists.txt",),
     needed_submodules=("3rdparty/cudnn-frontend", "3rdparty/cutlass", "3rdparty/nccl-extensions"),
-    needed_libraries=("cublas", "cudnn", "curand", "cusolver", "cusparse", "nccl", "nvml", "nvrtc"),
+    needed_libraries=(
+        *("cublas", "cudnn", "curand", "cusolver", "cusparse", "nccl", "nvml", "nvrtc", "nvtx", "profiler"),
+    ),
     optional_packages=("jax", "flax", "torch"),
     python_cmake_first=True,
     always_cuda=True,
