@@ -252,17 +252,16 @@ def _cold(data: DataSet, sets: Sequence[DataSet]) -> Iterator[tuple[str, list[Sc
 
 def _other_projects(data: DataSet, sets: Sequence[DataSet]) -> list[Score]:
     """With priors of each set of another project: leave one project out."""
-    others = [other for other in sets if other.project != data.project]
-    return [each for other in others for each in play(data, fitted_priors(SHIPPED, other.units.values()))]
+    return _with_priors_of(data, [other for other in sets if other.project != data.project])
 
 
 def _other_versions(data: DataSet, sets: Sequence[DataSet]) -> list[Score]:
     """With priors of each other version of the project, on the same kind of host: leave one version out."""
-    others = [
-        other
-        for other in sets
-        if (other.project, other.host_arch) == (data.project, data.host_arch) and other.version != data.version
-    ]
+    same = [other for other in sets if (other.project, other.host_arch) == (data.project, data.host_arch)]
+    return _with_priors_of(data, [other for other in same if other.version != data.version])
+
+
+def _with_priors_of(data: DataSet, others: Sequence[DataSet]) -> list[Score]:
     return [each for other in others for each in play(data, fitted_priors(SHIPPED, other.units.values()))]
 
 

@@ -56,6 +56,16 @@ class World:
         del self.since_s[phase_id]
         return self.feed(ended(phase_id, outcome, peak_mib))
 
+    def three_run_out(self, kind: PhaseKind, after_s: int) -> list[int]:
+        """Who is ended when memory runs out so long after three have started, of which the first grows."""
+        for phase_id in (1, 2, 3):
+            self.feed(PhaseAsked(phase=phase(phase_id, kind=kind)))
+        self.sample(after_s)
+        assert self.seen(Kill) == []
+        assert self.governor.suspects == {1}
+        self.sample(1, headroom_mib=50.0)
+        return [kill.phase_id for kill in self.seen(Kill)]
+
     def seen(self, kind: type) -> list:
         return [action for action in self.actions if isinstance(action, kind)]
 
@@ -117,11 +127,7 @@ def test_a_runaway_that_the_kernel_ends_alone_is_not_called_too_big() -> None:
 def test_memory_that_runs_out_takes_the_suspect_and_not_the_others() -> None:
     """The oldest and biggest, on a machine where 60 s are not to be had; then alone, whatever its estimate says."""
     world = World(budget_mib=8000.0)
-    for phase_id in (1, 2, 3):
-        world.feed(asked(phase_id))
-    world.sample(28)
-    world.sample(1, headroom_mib=50.0)
-    assert [kill.phase_id for kill in world.seen(Kill)] == [1]
+    assert world.three_run_out(PhaseKind.CICC, after_s=28) == [1]
     world.growing.clear()  # its memory is seen to come back before its end is heard of
     world.sample(2)
     assert [each.solo for each in world.end(1, Outcome.KILLED_BY_US) if isinstance(each, Requeue)] == [True]
@@ -132,22 +138,12 @@ def test_a_suspect_that_may_be_on_its_way_to_its_peak_is_not_taken_for_strange_a
     """Compilers pass three times what a cold build expects of them: the oldest goes on, and the youngest makes way.
     What a front end takes follows from its input, so it is strange at once."""
     world = World(budget_mib=8000.0, spread_mib=1000.0)
-    for phase_id in (1, 2, 3):
-        world.feed(PhaseAsked(phase=phase(phase_id, kind=kind)))
-    world.sample(20)
-    assert world.governor.suspects == {1}
-    world.sample(1, headroom_mib=50.0)
-    assert [kill.phase_id for kill in world.seen(Kill)] == [1 if kind is PhaseKind.CUDAFE else 3]
+    assert world.three_run_out(kind, after_s=20) == [1 if kind is PhaseKind.CUDAFE else 3]
 
 
 def test_one_that_is_known_from_the_past_and_far_beyond_it_is_strange() -> None:
     """No ten seconds are needed where nothing has to be learned."""
-    world = World(budget_mib=8000.0)
-    for phase_id in (1, 2, 3):
-        world.feed(asked(phase_id))
-    world.sample(20)
-    world.sample(1, headroom_mib=50.0)
-    assert [kill.phase_id for kill in world.seen(Kill)] == [1]
+    assert World(budget_mib=8000.0).three_run_out(PhaseKind.CICC, after_s=20) == [1]
 
 
 @pytest.mark.trap(37)
