@@ -2,6 +2,7 @@
 
 Reads measured phases as ``*.jsonl``: a header line and one object a phase (unit, phase, arch, input_bytes, peak_mib,
 wall_s), or a trace of builddoctor's own. Each set is played through the estimator in the order in which its phases ran.
+Without such a folder: the sets that are kept in this repository, unit by unit.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from builddoctor.model.phase import Outcome, Phase, PhaseKind
 from builddoctor.policy.clues import Done, fitted_priors
 from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.policy.priors import SHIPPED, Priors
+from builddoctor.recipes.reading import read_recipe
+from builddoctor.simulate import of_recipe
+from builddoctor.simulate.measured import from_digest
+from builddoctor.simulate.workload import Workload
 
 MIB = 1024 * 1024
 FOLDS = 5
@@ -110,6 +115,38 @@ def _of_trace(path: Path, rows: list[dict]) -> DataSet:
     return DataSet(
         name=path.stem, project=Path(head["cwd"]).name, host_arch="x86_64", nvcc=head.get("nvcc", ""), phases=phases
     )
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def kept() -> list[DataSet]:
+    """The sets of this repository: digests, and the recipe of the example."""
+    tests = ROOT / "tests" / "data"
+    example = of_recipe.workload(read_recipe(ROOT / "recipes" / "attention_kernels-x86_64.toml"))
+    return [
+        _of_workload("TransformerEngine", "2.8", from_digest(tests / "te-2.8-sm100.csv")),
+        _of_workload("TransformerEngine", "2.11", from_digest(tests / "te-2.11-sm100-sample.csv")),
+        _of_workload("attention-kernels", "0.1.0", example),
+    ]
+
+
+def _of_workload(project: str, version: str, build: Workload) -> DataSet:
+    found = []
+    for unit in build.units:
+        for work in unit.phases:
+            phase = Phase(
+                phase_id=len(found),
+                unit_id=unit.name,
+                kind=work.kind,
+                source=unit.name,
+                arch=work.arch,
+                input_mib=work.input_mib,
+                tool=work.tool,
+            )
+            found.append(Done(phase, work.peak_mib, work.wall_s))
+    name = f"{project} {version}"
+    return DataSet(name=name, project=project, version=version, host_arch="x86_64", nvcc="13.0.88", phases=tuple(found))
 
 
 def play(data: DataSet, priors: Priors, past: DataSet | None = None, *, key_change: dict | None = None) -> list[Score]:
@@ -218,8 +255,8 @@ HEAD = [
 
 
 def predict(folder: Path, *, by_kind: bool = False) -> list[str]:
-    """The tables of all sets in a folder."""
-    sets = [read(path) for path in sorted(folder.glob("*.jsonl"))]
+    """The tables of all sets in a folder, or of this repository's own."""
+    sets = [read(path) for path in sorted(folder.glob("*.jsonl"))] or kept()
     lines = [
         "Cold: nothing of the project in the history. Priors are fitted to what is named; only in the rows",
         '"as shipped" are they hand-rounded fits of the same te-2.8 x86_64 phases.\n',

@@ -39,7 +39,6 @@ class Runs:
     since_s: float
     alone: bool
     solo: bool
-    budget_mib: float
     rss_mib: float = 0.0
     killed: bool = False
 
@@ -54,7 +53,7 @@ class World:
     outside: set[int] = field(default_factory=set)
     redone: set[int] = field(default_factory=set)
 
-    def carry_out(self, action: Action, now_s: float, budget_mib: float, suspects: frozenset[int]) -> None:
+    def carry_out(self, action: Action, now_s: float, suspects: frozenset[int]) -> None:
         if isinstance(action, Admit):
             assert action.phase_id in self.waiting, "admitted without asking"
             self.waiting.remove(action.phase_id)
@@ -62,7 +61,7 @@ class World:
             for run in self.running.values():
                 run.alone = False
             solo = action.phase_id in self.solo
-            self.running[action.phase_id] = Runs(action.estimate.reserve_mib, now_s, action.alone, solo, budget_mib)
+            self.running[action.phase_id] = Runs(action.estimate.reserve_mib, now_s, action.alone, solo)
         elif isinstance(action, Requeue):
             assert action.phase_id not in self.running
             self.waiting.add(action.phase_id)
@@ -100,7 +99,7 @@ class GovernorMachine(RuleBasedStateMachine):
         actions = self.governor.handle(event, self.now_s)
         self.journal.append((event, self.now_s, actions))
         for action in actions:
-            self.world.carry_out(action, self.now_s, self.governor.budget_mib, self.governor.suspects)
+            self.world.carry_out(action, self.now_s, self.governor.suspects)
         self.conserved([action for action in actions if isinstance(action, Admit)])
         return actions
 
@@ -131,7 +130,7 @@ class GovernorMachine(RuleBasedStateMachine):
     @initialize(cores=CORES, budget_mib=st.sampled_from([1000.0, 2500.0, 6000.0]), watched=st.booleans())
     def begin(self, cores: int, budget_mib: float, watched: bool) -> None:
         self.cores = cores
-        self.budget_at_start = budget_mib
+        self.budget_at_start = self.most_budget_mib = budget_mib
         self.governor = Governor(LearningEstimator(), slots=cores, budget_mib=budget_mib)
         for _ in range(LEAST_SEEN if watched else 0):
             self.grows_evenly(budget_mib)
@@ -167,6 +166,7 @@ class GovernorMachine(RuleBasedStateMachine):
         for run in self.world.running.values():
             run.rss_mib = data.draw(MEMORY, label="rss")
         rss = tuple((phase_id, run.rss_mib) for phase_id, run in self.world.running.items())
+        self.most_budget_mib = max(self.most_budget_mib, budget_mib)
         self.feed(self.looked(rss, headroom_mib, budget_mib, share_mib))
 
     def looked(
@@ -195,7 +195,7 @@ class GovernorMachine(RuleBasedStateMachine):
         phase_id = self.pick(data, set(self.world.running))
         run, actions = self.end(phase_id, Outcome.KILLED_BY_KERNEL, peak_mib)
         held_mib = max(peak_mib, run.rss_mib)
-        if run.alone and (run.solo or held_mib >= TOO_BIG_SHARE * max(run.budget_mib, self.governor.budget_mib)):
+        if run.alone and (run.solo or held_mib >= TOO_BIG_SHARE * self.most_budget_mib):
             assert isinstance(actions[0], GiveUp)
             assert actions[0].phase_id == phase_id
             # Half a minute of growth that nobody expected, in this run of it or an earlier one, is another verdict; and

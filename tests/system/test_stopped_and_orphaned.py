@@ -227,3 +227,21 @@ def test_a_process_that_got_a_dead_tools_number_lives_on(tmp_path: Path) -> None
         check=False,
     )
     assert done.stdout == "not ours\nTrue True\n", done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_what_was_ignored_before_is_ignored(program: Program, number: signal.Signals) -> None:
+    """`nohup builddoctor … &`, and the shell's window is closed; a script's `&` does so with Ctrl-C."""
+    done = program.folder / "done"
+    stand_in(program, f"exec {HOG} 10 100 {done}")
+    argv = program.supervised("clang++", "-c", "a.cpp", options=["--no-doctor"])
+    ignoring = ["sh", "-c", f'trap "" {number.name[3:]}; exec "$@"', "sh"]
+    process = program.start([*ignoring, *argv])
+    program.await_record(PhaseStarted, process)
+    process.send_signal(number)
+    last_s = max((each.at_s for each in program.records() if isinstance(each, TickRecord)), default=0.0)
+    # Heard, if at all, before the second tick from here.
+    program.await_record(TickRecord, process, at_s=lambda at_s: at_s > last_s + 1.5)
+    done.touch()
+    output, _ = process.communicate()
+    assert process.returncode == 0, output

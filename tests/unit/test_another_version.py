@@ -6,43 +6,18 @@ Measured after all priors and settings had been chosen, on 2.8 and the example.
 from __future__ import annotations
 
 import statistics
-from pathlib import Path
 
+import msgspec
 import pytest
 
-from builddoctor.model.phase import Outcome, Phase
-from builddoctor.policy.estimator import LearningEstimator
-from builddoctor.simulate.measured import from_digest
 from builddoctor.simulate.remembered import cold, warm
-from builddoctor.simulate.workload import Workload, unit_id
-
-DATA = Path(__file__).resolve().parents[1] / "data"
+from builddoctor.simulate.workload import Workload
+from unit.left_out import measured, shares
 
 
 @pytest.fixture(scope="module")
 def sample() -> Workload:
-    return from_digest(DATA / "te-2.11-sm100-sample.csv")
-
-
-def shares(estimator: LearningEstimator, build: Workload) -> tuple[list[float], list[float]]:
-    """Bounds and medians over the truth, each phase learned after it was estimated."""
-    bounds, medians = [], []
-    for index, unit in enumerate(build.units):
-        for number, work in enumerate(unit.phases):
-            phase = Phase(
-                phase_id=1000 * index + number,
-                unit_id=unit_id(index),
-                kind=work.kind,
-                source=unit.source,
-                arch=work.arch,
-                input_mib=work.input_mib,
-                tool=work.tool,
-            )
-            estimate = estimator.estimate(phase)
-            bounds.append(estimate.reserve_mib / work.peak_mib)
-            medians.append(estimate.peak_mib / work.peak_mib)
-            estimator.observe(phase, outcome=Outcome.OK, peak_mib=work.peak_mib, wall_s=work.wall_s)
-    return bounds, medians
+    return measured("te-2.11-sm100-sample")
 
 
 def test_a_first_build_of_it_stays_within_its_bounds(sample: Workload) -> None:
@@ -54,8 +29,8 @@ def test_a_first_build_of_it_stays_within_its_bounds(sample: Workload) -> None:
 
 def test_a_build_after_the_version_before_it_is_nearly_exact(sample: Workload) -> None:
     """2.8 is in the history, which has all of these units."""
-    known = {unit.name: unit for unit in from_digest(DATA / "te-2.8-sm100.csv").units}
-    earlier = Workload(name=sample.name, units=tuple(known[unit.name] for unit in sample.units))
+    known = {unit.name: unit for unit in measured("te-2.8-sm100").units}
+    earlier = msgspec.structs.replace(sample, units=tuple(known[unit.name] for unit in sample.units))
     bounds, medians = shares(warm(earlier), sample)
     assert sum(each >= 1 for each in bounds) >= 0.95 * len(bounds)
     assert statistics.median(abs(each - 1) for each in medians) <= 0.05

@@ -8,6 +8,7 @@ from builddoctor.model.phase import Outcome
 from builddoctor.policy.actions import Action, Admit, Hold, OpenUnit
 from builddoctor.policy.events import Event, Tick, UnitEnded, UnitRegistered
 from builddoctor.policy.governor import DRAIN_AFTER_S, Governor
+from builddoctor.policy.opening import TIGHT_AFTER_KILL_S
 from unit.builders import TableEstimator, asked, ended, phase, sampled, unit
 
 
@@ -193,6 +194,17 @@ def test_after_a_kill_new_units_get_one_thread(threads: int, lowered: int) -> No
     feed(governor, ended(2, Outcome.KILLED_BY_KERNEL), 1.0)
     actions = feed(governor, UnitRegistered(unit=unit(unit_id="u9", threads=threads), held=True), 2.0)
     assert actions == [OpenUnit(unit_id="u9", threads=lowered)]
+
+
+def test_a_kill_long_ago_takes_no_threads_away() -> None:
+    """What has been learned since counts: an hour's build does not go on with one thread a unit for a kill in its first
+    minute. 0: as the build says."""
+    governor = make({1: 100, 2: 100})
+    feed(governor, asked(1))
+    feed(governor, asked(2))
+    feed(governor, ended(2, Outcome.KILLED_BY_KERNEL), 1.0)
+    later = feed(governor, UnitRegistered(unit=unit(unit_id="u9", threads=2), held=True), 1.0 + TIGHT_AFTER_KILL_S)
+    assert later == [OpenUnit(unit_id="u9", threads=0)]
 
 
 def test_what_is_no_event_is_an_error_of_the_caller() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from builddoctor.model.phase import Outcome
 from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, Requeue
-from builddoctor.policy.events import Event
-from builddoctor.policy.governor import Governor
-from unit.builders import TableEstimator, asked, ended, sampled
+from builddoctor.policy.events import Event, PhaseAsked, Tick
+from builddoctor.policy.governor import DRAIN_AFTER_S, Governor
+from unit.builders import TableEstimator, asked, ended, phase, sampled
 
 
 def running(reserve_mib: dict[int, float], *, every_s: float = 10.0, later: dict[int, float] | None = None) -> Governor:
@@ -198,3 +198,52 @@ def test_a_kill_that_frees_nothing_is_not_made() -> None:
     """Ending phases that hold nothing would lose their work for no memory: somebody else has it."""
     governor = running({1: 300, 2: 300})
     assert feed(governor, sampled({1: 5, 2: 5}, headroom_mib=0), 20.0) == []
+
+
+def test_beside_one_that_cannot_be_redone_the_other_makes_way() -> None:
+    """The kernel would take either, and the build with the first."""
+    governor = Governor(TableEstimator({1: 400, 2: 400}), slots=8, budget_mib=1000.0)
+    feed(governor, PhaseAsked(phase=phase(1, redoable=False)), 0.0)
+    feed(governor, asked(2), 10.0)
+    actions = feed(governor, sampled({1: 500, 2: 480}, headroom_mib=5), 20.0)
+    assert [kill.phase_id for kill in of_kind(actions, Kill)] == [2]
+
+
+def test_the_kernel_s_end_of_a_small_phase_is_no_verdict_when_others_have_the_memory() -> None:
+    """Another program left nothing: 120 MiB are all of a budget of 0, and no size."""
+    governor = running({1: 100})
+    feed(governor, sampled({1: 100}, headroom_mib=0, budget_mib=0), 1.0)
+    feed(governor, ended(1), 2.0)
+    feed(governor, asked(1), 3.0)
+    actions = feed(governor, ended(1, Outcome.KILLED_BY_KERNEL, 120), 4.0)
+    assert of_kind(actions, GiveUp) == []
+    assert [each.solo for each in of_kind(actions, Requeue)] == [True]
+
+
+def test_who_must_run_alone_has_the_others_end_for_him() -> None:
+    """Small ones that keep asking would put him off for ever."""
+    governor = running({1: 100, 2: 100}, later={3: 100, 4: 100})
+    actions = feed(governor, ended(2, Outcome.KILLED_BY_KERNEL, 800), 20.0)
+    assert [(each.phase_id, each.solo) for each in of_kind(actions, Requeue)] == [(2, True)]
+    assert admitted(feed(governor, asked(3), 21.0)) == [3]
+    feed(governor, sampled({1: 100, 3: 100}, headroom_mib=800), 22.0)
+    feed(governor, sampled({1: 100, 3: 100}, headroom_mib=800), 22.0 + 60 * DRAIN_AFTER_S)
+    assert admitted(feed(governor, asked(4), 23.0 + 60 * DRAIN_AFTER_S)) == []
+    feed(governor, ended(3), 24.0 + 60 * DRAIN_AFTER_S)
+    assert admitted(feed(governor, ended(1), 25.0 + 60 * DRAIN_AFTER_S)) == [2]
+
+
+def test_who_is_tried_once_more_in_another_way_runs_alone() -> None:
+    """As it was told: what would not fit beside nothing is not to have company now."""
+    governor = running({1: 100}, later={2: 100})
+    assert admitted(feed(governor, PhaseAsked(phase=phase(2), solo=True), 1.0)) == []
+    assert admitted(feed(governor, ended(1), 2.0)) == [2]
+    assert admitted(feed(governor, asked(1), 3.0)) == []
+
+
+def test_a_withdrawn_giant_keeps_nobody_out() -> None:
+    """Memory was drained for it, and its gate is gone."""
+    governor = running({1: 600, 2: 900}, every_s=0.0, later={3: 300})
+    feed(governor, Tick(), 60 * DRAIN_AFTER_S)
+    feed(governor, ended(2, Outcome.WITHDRAWN), 60 * DRAIN_AFTER_S + 1)
+    assert admitted(feed(governor, asked(3), 60 * DRAIN_AFTER_S + 2)) == [3]

@@ -46,7 +46,7 @@ def family() -> TextRoot:
 def signalled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Who got a signal, in order."""
     pids: list[int] = []
-    monkeypatch.setattr(phases, "PidHandle", lambda pid: Recorder(pids, pid))
+    monkeypatch.setattr(phases, "PidHandle", lambda pid, **_: Recorder(pids, pid))
     return pids
 
 

@@ -73,7 +73,7 @@ class Build:
 
 @pytest.fixture(autouse=True)
 def _nobody_is_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phases, "PidHandle", lambda pid: Recorder([], pid))
+    monkeypatch.setattr(phases, "PidHandle", lambda pid, **_: Recorder([], pid))
 
 
 def after_growth(folder: Path, *, samples: int, rest_s: float = 60.0, headroom_mib: float = LIMIT_MIB) -> set[float]:

@@ -202,3 +202,13 @@ def test_threads_of_a_lone_unit(
     held = opening(slots=8, cores=8, most_threads=most)
     held.registered(unit("u", archs=archs, threads=given))
     assert held.next(0.0, running=0, waiting=0, tight=tight) == [OpenUnit(unit_id="u", threads=threads)]
+
+
+def test_units_whose_end_is_never_heard_of_do_not_stop_the_others() -> None:
+    """As many are open as may be, and nothing comes of them."""
+    held = opening(slots=1, cores=1, most_open=2)
+    register(held, *"abcd")
+    assert opened(held, 0.0) == ["a", "b"]
+    assert opened(held, STALL_S) == ["c"]
+    assert opened(held, STALL_S + 0.1) == []
+    assert opened(held, 2 * STALL_S) == ["d"]

@@ -193,3 +193,14 @@ def test_shells_and_build_tools_are_never_stopped(name: str) -> None:
 def test_compilers_and_linkers_may_be_stopped(name: str) -> None:
     """All the others, that is."""
     assert may_be_stopped(name)
+
+
+def test_who_was_stopped_longest_goes_on_first_in_any_case() -> None:
+    """The young are stopped before the old: after some minutes it is their turn."""
+    pauser = Pauser()
+    pauser.look([process(pid, 100) for pid in (1, 2, 3)], free_mib=220, now_s=0)
+    later_s = MOST_STOPPED_S - 10
+    grown = [process(1, 300, cpu_s=1), process(2, 300, cpu_s=1), process(3, 100, stopped=True)]
+    assert ("stop", 2) in took(pauser.look(grown, free_mib=310, now_s=later_s))
+    both = [process(1, 600, cpu_s=2), process(2, 300, stopped=True), process(3, 100, stopped=True)]
+    assert took(pauser.look(both, free_mib=0, now_s=MOST_STOPPED_S))[0] == ("continue", 3)

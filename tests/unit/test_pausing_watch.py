@@ -176,6 +176,30 @@ def test_what_the_kernel_ends_beside_them_is_not_called_too_big_three_times(watc
     assert found == ([Outcome.KILLED_BY_US] * 3 + [kernel] if beside else [kernel] * 4)
 
 
+@pytest.mark.parametrize(("phases", "ended"), [(1, [1]), (2, [])])
+def test_only_the_last_phase_makes_way_for_them(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, phases: int, ended: list[int]
+) -> None:
+    """Of several the governor chooses, one after the other."""
+    killed: list[int] = []
+
+    async def run() -> None:
+        session = watch.session
+        for phase_id in range(1, phases + 1):
+            live = session.live[phase_id] = LivePhase(phase(phase_id), gate_pid=1, trusted=True, asked_at_s=0.0)
+            session.decide(PhaseAsked(phase=live.phase))
+            live.rss_mib = 500.0
+        assert session.governor.running == phases
+        monkeypatch.setattr(session, "carry_out", lambda action: killed.append(action.phase_id))
+        watch.look(free_mib=1200, phases_mib=1800)
+        watch.pausing.looked(Sampled(rss_mib=(), headroom_mib=0.0, budget_mib=0.0, reserve_mib=300.0))
+        for live in session.live.values():
+            live.granted.cancel()
+
+    asyncio.run(run())
+    assert killed == ended
+
+
 def test_who_does_not_stop_is_let_go_on_before_he_is_forgotten(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that waits for a disk stops when that has answered: nobody would let it go on any more."""
     sent: list[signal.Signals] = []

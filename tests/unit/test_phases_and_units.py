@@ -11,7 +11,7 @@ import pytest
 from builddoctor.history.store import History
 from builddoctor.intercept.protocol import Asked, Connection, Ended, Message
 from builddoctor.model.phase import Unit
-from builddoctor.policy.actions import Action
+from builddoctor.policy.actions import Action, Kill
 from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded
 from builddoctor.policy.governor import Governor
@@ -157,5 +157,40 @@ def test_a_phase_whose_question_fails_leaves_nothing_behind(tmp_path: Path) -> N
         assert not built.live
         assert [type(event) for event in governor.told] == [PhaseAsked, PhaseEnded]
         built.trace.close()
+
+    asyncio.run(run())
+
+
+class Late(Governor):
+    """Has not heard yet that the first phase is gone."""
+
+    def handle(self, event: Event, now_s: float) -> list[Action]:
+        admits = super().handle(event, now_s)
+        gone = Kill(phase_id=99, reason="it ended just now")
+        return [gone, *admits] if isinstance(event, PhaseAsked) else admits
+
+
+def test_what_is_wanted_of_a_phase_that_is_gone_keeps_no_other_back(tmp_path: Path) -> None:
+    """The rest of what the governor wants is carried out."""
+
+    async def run() -> None:
+        built = session(
+            Late(LearningEstimator(), slots=2, budget_mib=1e6), TextRoot(), tmp_path / "t", clock=lambda: 5.0
+        )
+        gate = Gate(asks(), DONE)
+        await built.converse(gate)
+        assert ("go",) in gate.told
+        built.trace.close()
+
+    asyncio.run(run())
+
+
+def test_a_driver_whose_number_is_nobody_s_here_ends_at_once() -> None:
+    """A gate in a pid namespace that cannot be seen from here: its unit must not stay open for ever."""
+
+    async def run() -> None:
+        found, ended = units()
+        unit = found.register_nvcc(0, ["-c", "a.cu"], "/")
+        assert ended == [unit.unit_id]
 
     asyncio.run(run())

@@ -247,10 +247,22 @@ def test_who_comes_back_has_no_lead() -> None:
 def test_who_says_nothing_is_silent_whatever_his_clock_says() -> None:
     """By a beat that stands still on our own clock, from when we first saw it; one word, and he is heard again."""
     peers, old = Peers(), build(1, beat=7, running=1)
-    assert not peers.look([old], 1e6)[0].silent
-    assert not peers.look([old], 1e6 + SILENT_S)[0].silent
+    looks = 8
+    for number in range(looks + 1):
+        assert not peers.look([old], 1e6 + SILENT_S * number / looks)[0].silent
     assert peers.look([old], 1e6 + SILENT_S + 0.1)[0].silent
     assert not peers.look([msgspec.structs.replace(old, beat=8)], 1e6 + SILENT_S + 0.2)[0].silent
+
+
+def test_a_machine_that_stood_still_silences_nobody() -> None:
+    """A guest that was frozen for a minute: who looks first has not heard the others, nor could he."""
+    peers, old = Peers(), build(1, beat=7, running=1)
+    peers.look([old], 0.0)
+    assert not peers.look([old], 60.0)[0].silent
+    assert not peers.look([msgspec.structs.replace(old, beat=8)], 60.1)[0].silent
+    for number in range(4):
+        silent = peers.look([msgspec.structs.replace(old, beat=8)], 61.0 + number)[0].silent
+    assert silent
 
 
 def test_phases_between_two_looks_are_not_missed() -> None:

@@ -45,3 +45,13 @@ def test_the_order_of_candidates_does_not_matter() -> None:
     """The same phases give the same victim, ties included."""
     candidates = [candidate(1, 100, 10), candidate(2, 100, 5), candidate(3, 100, 5)]
     assert choose(candidates) == choose(candidates[::-1]) == candidate(3, 100, 5)
+
+
+def test_one_that_cannot_be_redone_counts_as_company() -> None:
+    """`g++ -pipe` runs beside them: the youngest of the others goes, and the only other one, too. Never it itself."""
+    piped = Candidate(phase_id=3, rss_mib=5000, age_s=3, redoable=False)
+    old_piped = Candidate(phase_id=3, rss_mib=5000, age_s=300, redoable=False)
+    assert choose([candidate(1, 900, 50), piped]) == candidate(1, 900, 50)
+    assert choose([candidate(1, 900, 50), old_piped]) == candidate(1, 900, 50)
+    assert choose([candidate(1, 900, 50), candidate(2, 300, 20), piped]) == candidate(2, 300, 20)
+    assert choose([piped, Candidate(phase_id=4, rss_mib=1, age_s=1, redoable=False)]) is None

@@ -209,7 +209,8 @@ def can_run_again(name, args):
     """From files to files: what was read from a pipe is gone, what was written to one cannot be taken back."""
     if "-" in args:
         return False
-    return name not in ("cc1", "cc1plus", "lto1") or "-o" in args
+    prints = name.startswith("clang") and not {"-E", "-M", "-MM"}.isdisjoint(args)
+    return not (prints or name in ("cc1", "cc1plus", "lto1")) or "-o" in args
 
 
 def with_thrift(name, args, answer):

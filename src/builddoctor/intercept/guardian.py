@@ -124,18 +124,43 @@ class Guardian:
         )
 
 
+def heeded_signals() -> list[signal.Signals]:
+    """Signals that end a build. What `nohup` or a script's `&` has set to be ignored stays so."""
+    usual = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    return [number for number in usual if signal.getsignal(number) is not signal.SIG_IGN]
+
+
 def exit_code_of(status: int) -> int:
     """A wait status as a shell gives it: the exit code, or 128 + the signal."""
     code = os.waitstatus_to_exitcode(status)
     return 128 - code if code < 0 else code
 
 
-class PidHandle:
-    """A process held by a pidfd: a signal through it never reaches another that got the same pid."""
+def hold(pid: int) -> int:
+    """A descriptor of a process, readable when it has ended. An OSError other than ProcessLookupError: this kernel has
+    none (before Linux 5.3), or they are forbidden."""
+    held: int = guardian_program.pidfd_open(pid)  # type: ignore[no-untyped-call]
+    return held
 
-    def __init__(self, pid: int) -> None:
+
+class PidHandle:
+    """A process held by a pidfd: a signal through it never reaches another that got the same pid.
+
+    ``by_number``: where there are no pidfds its number will do. For children of gates, whose numbers stay theirs until
+    their gates have heard of their ends.
+    """
+
+    def __init__(self, pid: int, *, by_number: bool = False) -> None:
         self.pid = pid
-        self._fd: int | None = os.pidfd_open(pid)
+        self._open = True
+        self._fd: int | None = None
+        try:
+            self._fd = hold(pid)
+        except ProcessLookupError:
+            raise
+        except OSError:
+            if not by_number:
+                raise
 
     def fileno(self) -> int:
         return -1 if self._fd is None else self._fd
@@ -145,14 +170,18 @@ class PidHandle:
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal; False when the process is gone, or may not be signalled."""
-        if self._fd is not None:
+        if self._open:
             try:
-                signal.pidfd_send_signal(self._fd, number)
+                if self._fd is None:
+                    os.kill(self.pid, number)
+                else:
+                    guardian_program.pidfd_send_signal(self._fd, number)  # type: ignore[no-untyped-call]
             except OSError:
                 self.close()
-        return self._fd is not None
+        return self._open
 
     def close(self) -> None:
+        self._open = False
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

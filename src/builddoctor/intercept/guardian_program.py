@@ -25,6 +25,32 @@ END_ALL = 0xFF
 TERM_GRACE_S = 1.5
 TURN_S = 0.02
 MOST_LOOKS = 20
+KILL_GRACE_S = 60.0
+"""Who has not ended so long after SIGKILL hangs in the kernel, on a dead network disk perhaps: we go without him."""
+
+
+PIDFD_SEND_SIGNAL, PIDFD_OPEN = 424, 434
+"""System calls, the same on all of today's processors."""
+
+
+def pidfd_open(pid):
+    """As ``os.pidfd_open``, which conda's Pythons and older ones of uv lack: built for Linux before 5.3, they run on
+    later ones."""
+    return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else system_call(PIDFD_OPEN, pid, 0)
+
+
+def pidfd_send_signal(held, number):
+    if hasattr(signal, "pidfd_send_signal"):
+        signal.pidfd_send_signal(held, number)
+    else:
+        system_call(PIDFD_SEND_SIGNAL, held, int(number), None, 0)
+
+
+def system_call(*words):
+    answer = ctypes.CDLL(None, use_errno=True).syscall(*words)
+    if answer < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return answer
 
 
 class Guardian:
@@ -36,6 +62,7 @@ class Guardian:
         self.known = set()
         self.stopped = []
         self.family = set()
+        self.not_ours = set()
 
     def say(self, text):
         with contextlib.suppress(OSError):
@@ -120,9 +147,14 @@ class Guardian:
             if not self.reap():
                 break
             time.sleep(TURN_S)
-        while self.reap():
-            for pid in self.descendants():
+        for _ in range(round(KILL_GRACE_S / TURN_S)):
+            if not self.reap():
+                break
+            found = self.descendants()
+            for pid in found:
                 self.signal(pid, signal.SIGKILL)
+            if found and self.not_ours.issuperset(found):
+                break
             time.sleep(TURN_S)
         return len(victims)
 
@@ -141,7 +173,7 @@ class Guardian:
     def signal(self, pid, number):
         """Signal a descendant. Held first and looked at afterwards: its number may be another's by now."""
         try:
-            held = os.pidfd_open(pid)
+            held = pidfd_open(pid)
         except ProcessLookupError:
             return
         except OSError:
@@ -149,9 +181,14 @@ class Guardian:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
             return
-        with contextlib.suppress(OSError):
+        try:
             if self.look_at(pid)[1] in self.family:
-                signal.pidfd_send_signal(held, number)
+                pidfd_send_signal(held, number)
+        except PermissionError:
+            # Another user's by now, as what `sudo` starts: he who may end it is not here.
+            self.not_ours.add(pid)
+        except OSError:
+            pass
         os.close(held)
 
     def remove_temporaries(self):

@@ -99,9 +99,9 @@ class Danger:
                     rss_mib=run.rss_mib,
                     age_s=now_s - run.admitted_at_s,
                     suspect=phase_id in suspects or _stands_out(run),
+                    redoable=run.phase.redoable,
                 )
                 for phase_id, run in self._running.items()
-                if run.phase.redoable
             ],
             needed_mib=needed_mib,
         )

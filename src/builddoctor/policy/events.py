@@ -27,6 +27,8 @@ class PhaseAsked(msgspec.Struct, frozen=True, kw_only=True):
     phase: Phase
     estimate: Estimate | None = None
     """where it was asked for just before: ``Governor.estimate``"""
+    solo: bool = False
+    """it must run alone: it was given up for its size, and is tried once more in another way"""
 
 
 class PhaseEnded(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,18 +16,18 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind, Unit
+from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
 from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Requeue
 from builddoctor.policy.danger import Danger
 from builddoctor.policy.estimator import Estimator
 from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, Tick, UnitEnded, UnitRegistered
 from builddoctor.policy.growth import Growth
 from builddoctor.policy.line import Kept, Line, Waiting
-from builddoctor.policy.opening import Opening
+from builddoctor.policy.opening import TIGHT_AFTER_KILL_S, Opening
 from builddoctor.policy.order import ExpectedPhase
 from builddoctor.policy.planning import Planner, worth_a_search
-from builddoctor.policy.rest import rest_of_units
-from builddoctor.policy.room import Room
+from builddoctor.policy.rest import rest_of_units, whole_s
+from builddoctor.policy.room import ALONE, Room
 from builddoctor.policy.runaway import RunawayRules, RunawayWatch
 from builddoctor.policy.running import SURE_SHARE, Running
 from builddoctor.policy.runs import Runs
@@ -57,8 +57,8 @@ OVERLAP_S = 2.0
 others (docs/adr/0007), and do not take a core from a long one."""
 
 TOO_BIG_SHARE = 0.7
-"""A phase that the kernel killed while it ran alone is too big, if it held this share of the budget: of the one that it
-was admitted with or today's, whichever is more, since other programs may have taken theirs meanwhile."""
+"""A phase that the kernel killed while it ran alone is too big, if it held this share of the largest budget that this
+build has had: other programs may have taken theirs meanwhile."""
 
 
 class Governor:
@@ -79,14 +79,14 @@ class Governor:
         self._estimator = estimator
         self._slots = max(1, slots)
         self._cores = max(1, cores or slots)
-        self._budget_mib = budget_mib
+        self._budget_mib = self._most_budget_mib = budget_mib
         self._share_mib = float("inf")
         self._planner = Planner(estimator.remaining_s, slots=slots, searches=searches, pace=lambda: estimator.pace)
         self._waiting = Line(self._planner.priority)
         self._units: set[str] = set()
         self._opening = Opening(
-            priority=lambda unit: self._planner.urgency(unit.unit_id, self._whole_s(unit)),
-            expected_s=self._whole_s,
+            priority=lambda unit: self._planner.urgency(unit.unit_id, whole_s(estimator, unit)),
+            expected_s=partial(whole_s, estimator),
             slots=self._slots,
             cores=self._cores,
             most_open=most_open or self._slots + 1,
@@ -102,7 +102,7 @@ class Governor:
         self._outside_kills: dict[int, int] = {}
         self._runaways = RunawayWatch(runaway or RunawayRules())
         self._redone: set[int] = set()
-        self._had_kill = False
+        self._killed_s = -math.inf
         self._danger = Danger(self._running, self._runaways)
         self._growth = Growth()
 
@@ -117,12 +117,15 @@ class Governor:
             return self._open(now_s)
         if isinstance(event, PhaseAsked):
             self._lingering.pop(event.phase.unit_id, None)
-            self._waiting.add(self._as_waiting(event.phase, event.estimate or self.estimate(event.phase), now_s))
+            if event.solo:
+                self._solo.add(event.phase.phase_id)
+            self._waiting.add(self._as_waiting(event, now_s))
         elif isinstance(event, PhaseEnded):
             self._share_mib = min(self._share_mib, event.share_mib)
             actions += self._ended(event, now_s)
         elif isinstance(event, Sampled):
             self._budget_mib, self._share_mib = event.budget_mib, event.share_mib
+            self._most_budget_mib = max(self._most_budget_mib, event.budget_mib)
             actions += self._danger.look(event, now_s)
         elif isinstance(event, UnitEnded):  # nothing of it will ask any more
             self._lingering.pop(event.unit_id, None)
@@ -142,15 +145,8 @@ class Governor:
         return actions + self._open(now_s)
 
     def _open(self, now_s: float) -> list[Action]:
-        tight = self._had_kill or (self._short and len(self._waiting) > 0)
+        tight = now_s - self._killed_s < TIGHT_AFTER_KILL_S or (self._short and len(self._waiting) > 0)
         return list(self._opening.next(now_s, running=len(self._running), waiting=len(self._waiting), tight=tight))
-
-    def _whole_s(self, unit: Unit) -> float:
-        """Time that a unit takes, its phases one after the other."""
-        if known := self._estimator.outlook(unit.unit_id, None):
-            return sum(each.wall_s for each in known)
-        first = Phase(phase_id=0, unit_id=unit.unit_id, kind=PhaseKind.PREPROCESS, source=unit.source)
-        return self._estimator.remaining_s(first)
 
     def estimate(self, phase: Phase) -> Estimate:
         """What is expected of a phase now."""
@@ -202,12 +198,15 @@ class Governor:
     # -- ends, kills and second tries ------------------------------------------------------------------
 
     def _ended(self, event: PhaseEnded, now_s: float) -> list[Action]:
-        self._waiting.leave(event.phase_id)
+        if self._waiting.leave(event.phase_id) is self._drains_to:
+            self._drains_to = None
         run = self._running.end(event.phase_id)
         actions = [] if run is None else self._ended_run(run, event, now_s)
         if not any(isinstance(action, Requeue) for action in actions):
             self._runaways.forget(event.phase_id)
             self._redone.discard(event.phase_id)
+            self._solo.discard(event.phase_id)
+            self._outside_kills.pop(event.phase_id, None)
         return actions
 
     def _ended_run(self, run: Running, event: PhaseEnded, now_s: float) -> list[Action]:
@@ -227,17 +226,16 @@ class Governor:
                 return self._give_up(phase, "external-kill", "killed again from outside")
             return self._again(run, run.estimate, solo=phase.phase_id in self._solo, now_s=now_s)
         if event.outcome not in (Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US):
-            self._solo.discard(phase.phase_id)
             if event.outcome is Outcome.OK:
                 self._growth.ended(
                     phase.kind, area_mib_s=run.area_mib_s, looks=run.looks, peak_mib=peak_mib, wall_s=event.wall_s
                 )
                 self._linger(phase, now_s)
             return []
-        self._had_kill = True
+        self._killed_s = now_s
         if event.outcome is Outcome.KILLED_BY_KERNEL and run.alone:
             was_solo = phase.phase_id in self._solo
-            if was_solo or peak_mib >= TOO_BIG_SHARE * max(run.budget_mib, self._budget_mib):
+            if was_solo or peak_mib >= TOO_BIG_SHARE * self._most_budget_mib:
                 if why := self._runaways.ran_away(phase.phase_id):
                     return self._give_up(phase, "runaway", why)
                 return self._give_up(phase, "too-big", f"killed at {peak_mib:.0f} MiB while it ran alone")
@@ -252,7 +250,6 @@ class Governor:
         return self._again(run, estimate, solo=solo, now_s=now_s)
 
     def _give_up(self, phase: Phase, verdict: str, reason: str) -> list[Action]:
-        self._solo.discard(phase.phase_id)
         return [GiveUp(phase_id=phase.phase_id, verdict=verdict, reason=reason)]
 
     def _again(self, run: Running, estimate: Estimate, *, solo: bool, now_s: float) -> list[Action]:
@@ -313,8 +310,8 @@ class Governor:
                 actions.append(
                     Hold(phase_id=waiting.phase.phase_id, needs_mib=needs_mib, free_mib=room.free_mib, reason=reason)
                 )
-            if first and reason == "memory":
-                if self._planner.hangs_on(self._estimator.remaining_s(waiting.phase), now_s):
+            if first and reason in ("memory", ALONE):
+                if reason == "memory" and self._planner.hangs_on(self._estimator.remaining_s(waiting.phase), now_s):
                     room.keep_for(waiting)
                 if self._has_waited(waiting, now_s):
                     # Nothing more starts beside it: memory drains to it.
@@ -340,12 +337,13 @@ class Governor:
             # The progress floor: something always runs, whatever its estimate; beside other builds in its turn.
             return ""
         if waiting.solo and not self._running.killing:
-            return "it must run alone"
+            return ALONE
         return room.blocked(waiting)
 
-    def _as_waiting(self, phase: Phase, estimate: Estimate, asked_at_s: float) -> Waiting:
-        short = self._estimator.wall_s(phase) <= OVERLAP_S
-        return Waiting(phase=phase, estimate=estimate, asked_at_s=asked_at_s, short=short)
+    def _as_waiting(self, event: PhaseAsked, now_s: float) -> Waiting:
+        estimate = event.estimate or self.estimate(event.phase)
+        short = self._estimator.wall_s(event.phase) <= OVERLAP_S
+        return Waiting(phase=event.phase, estimate=estimate, asked_at_s=now_s, short=short, solo=event.solo)
 
     def _has_waited(self, waiting: Waiting, now_s: float) -> bool:
         """The first in line has been kept out by memory for too long."""

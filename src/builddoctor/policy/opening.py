@@ -34,6 +34,9 @@ SPARE_SHARE = 4
 STALL_S = 5.0
 """Nothing runs, nothing asks, nothing ends for so long: whatever the open units wait for, one more is opened."""
 
+TIGHT_AFTER_KILL_S = 60.0
+"""Units that are opened this soon after a phase had to be ended for memory get one thread each."""
+
 LEAST_WEIGHT = 0.01
 
 
@@ -123,10 +126,11 @@ class Opening:
         """
         opened: list[OpenUnit] = []
         wanted = max(self._spare, self._slots - running)
-        while self._held and self.open < self._most_open:
+        while self._held:
             first = self._held[0]
             # Units that are open already, as urgent as this one, and have not begun.
-            if bisect_right(self._fresh, first) >= wanted and not self._stalled(now_s, running + waiting):
+            enough = self.open >= self._most_open or bisect_right(self._fresh, first) >= wanted
+            if enough and not self._stalled(now_s, running + waiting):
                 break
             del self._held[0]
             insort(self._fresh, first)

@@ -131,8 +131,9 @@ class Pauser:
             last = paused.pop(0)
             running.append(last)
             actions.append(self._continue(last, "nothing else makes progress", now_s))
-        elif paused and now_s - self._since_s(paused[0]) >= MOST_STOPPED_S:
-            last = paused.pop(0)
+        elif paused and now_s - self._since_s(longest := min(paused, key=self._since_s)) >= MOST_STOPPED_S:
+            last = longest
+            paused.remove(last)
             running.append(last)
             actions.append(self._continue(last, "it was stopped for long enough", now_s))
         growing = [each for each in sorted(running, key=lambda each: each.key) if self._track(each).grows(now_s)]

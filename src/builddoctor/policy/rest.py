@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 
-from builddoctor.model.phase import Phase, PhaseKind
+from builddoctor.model.phase import Phase, PhaseKind, Unit
 from builddoctor.policy.estimator import Estimator
 from builddoctor.policy.line import Waiting
 from builddoctor.policy.order import ExpectedPhase, UnitToCome
 from builddoctor.policy.running import Running, risk_share
+
+
+def whole_s(estimator: Estimator, unit: Unit) -> float:
+    """Time that a unit takes, its phases one after the other."""
+    if known := estimator.outlook(unit.unit_id, None):
+        return sum(each.wall_s for each in known)
+    first = Phase(phase_id=0, unit_id=unit.unit_id, kind=PhaseKind.PREPROCESS, source=unit.source)
+    return estimator.remaining_s(first)
 
 
 def rest_of_units(

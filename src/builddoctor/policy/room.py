@@ -25,6 +25,10 @@ ESTIMATES = 16
 """Phases a pass that are estimated anew: a thousand at once would keep gates waiting for their answers."""
 
 
+ALONE = "it must run alone"
+"""Why a phase that was killed for its size waits."""
+
+
 class Room:
     """Left of ``slots`` places and ``allowed_mib``; ``wall_s`` and ``urgency`` are asked of phases and units."""
 

@@ -19,6 +19,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
     suspect: bool = False
     """it may be a runaway (``policy.runaway``)"""
+    redoable: bool = True
+    """ended, it can be run again: nothing else is ever ended for memory"""
 
 
 def choose(candidates: Sequence[Candidate], *, needed_mib: float = 0.0) -> Candidate | None:
@@ -28,10 +30,12 @@ def choose(candidates: Sequence[Candidate], *, needed_mib: float = 0.0) -> Candi
     """
     if len(candidates) < 2:
         return None
-    if suspects := [each for each in candidates if each.suspect]:
+    redoable = [each for each in candidates if each.redoable]
+    if suspects := [each for each in redoable if each.suspect]:
         return max(suspects, key=lambda each: (each.rss_mib, each.phase_id))
     oldest = max(candidates, key=lambda each: (each.age_s, -each.phase_id))
-    others = [each for each in candidates if each.phase_id != oldest.phase_id]
+    # Beside one that cannot be redone the oldest has to go when nobody else may: the kernel would take either.
+    others = [each for each in redoable if each.phase_id != oldest.phase_id] or redoable
     enough = [each for each in others if each.rss_mib >= needed_mib]
     if not enough:
         return max(others, key=lambda each: (each.rss_mib, each.phase_id), default=None)

@@ -155,6 +155,7 @@ def _told(url: str) -> Iterator[None]:
     try:
         yield
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code in (404, 410):
             raise NotThereError(f"{shown(url)}: there is no such page", hint="look for the name's spelling") from error
         raise SourceNotFoundError(f"{shown(url)}: {error.code} {printable(error.reason)}") from error

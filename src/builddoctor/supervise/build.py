@@ -21,7 +21,7 @@ import msgspec
 
 import builddoctor
 from builddoctor.errors import BuildLostError
-from builddoctor.intercept.guardian import Guardian, become_subreaper, exit_code_of
+from builddoctor.intercept.guardian import Guardian, become_subreaper, exit_code_of, heeded_signals
 from builddoctor.intercept.protocol import Connection, serve
 from builddoctor.model.request import RunRequest
 from builddoctor.model.summary import Summary
@@ -255,7 +255,7 @@ class _Build:
         self.looking.begin()
         loop = asyncio.get_running_loop()
         # Before the build starts: what comes meanwhile is heard below, when there is something to end.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        for number in heeded_signals():
             loop.add_signal_handler(number, self._interrupted, number)
         guardian = self._guardian = Guardian(
             command_of(self.request, self.prepared),

@@ -120,7 +120,7 @@ class Pausing:
         """The governor never ends the only phase of its build: beside these it has to give way, as it can be redone."""
         now_s, session = self._clock(), self._session
         (last_s, last_mib), self._last = self._last, (now_s, sampled.headroom_mib)
-        if not self._pauser.working:
+        if not self._pauser.working or session.governor.running != 1:
             return
         falls_mib_s = (last_mib - sampled.headroom_mib) / (now_s - last_s) if now_s > last_s else 0.0
         if sampled.headroom_mib >= max(KEPT_SHARE * sampled.reserve_mib, LATENCY_S * falls_mib_s):

@@ -182,7 +182,7 @@ def _held_child(pid: int, parents: set[int], processes: Processes) -> PidHandle 
     Held first and looked at afterwards: what has the number then is either what is held, or came after its death.
     """
     try:
-        handle = PidHandle(pid)
+        handle = PidHandle(pid, by_number=True)
     except OSError:
         return None
     if processes.parent(pid) in parents:

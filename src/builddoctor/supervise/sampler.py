@@ -11,6 +11,7 @@ at 6000 MiB/s, as earlyoom and nohang do.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from builddoctor.model.board import TimeLeft
@@ -86,7 +87,9 @@ class Sampler:
         with start_left_alone():
             while True:
                 self._look()
-                self._keep_trace()
+                with contextlib.suppress(RuntimeError):
+                    # No thread can be started to sync the trace: memory is watched all the same.
+                    self._keep_trace()
                 await asyncio.sleep(self.period_s() / self._pace)
 
     def _look(self) -> None:

@@ -128,7 +128,7 @@ class Session:
         elif isinstance(message, Registered):
             self.accounts.gate_ended(cpu_s=message.gate_cpu_s, peak_kib=message.gate_peak_kib)
             if message.role == "unit":
-                unit = self.units.register_nvcc(message.pid, message.argv, message.cwd)
+                unit = self.units.register_nvcc(connection.peer_pid, message.argv, message.cwd)
                 threads = await self.holding.threads(unit.unit_id)
                 connection.send("go", unit.unit_id, str(threads))
             else:
@@ -328,7 +328,9 @@ class Session:
     # -- the governor's wishes -----------------------------------------------------------------------------
 
     def carry_out(self, action: Action) -> None:
-        """Do it."""
+        """Do it. What has just ended is passed over: the governor hears of it next."""
+        if not isinstance(action, OpenUnit | Warn) and action.phase_id not in self.live:
+            return
         if isinstance(action, Admit):
             self._admit(action)
         elif isinstance(action, Hold):
@@ -387,7 +389,7 @@ class Session:
         if self.remedying is not None and self.remedying.rescued(live, action):
             estimate = self.governor.estimate(live.phase)
             self._requeue(Requeue(phase_id=action.phase_id, estimate=estimate, solo=True))
-            self.decide(PhaseAsked(phase=live.phase))
+            self.decide(PhaseAsked(phase=live.phase, solo=True))
             return
         del self.live[action.phase_id]
         self.verdict, self.given_up = action, live

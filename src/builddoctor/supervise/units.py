@@ -13,9 +13,12 @@ from collections.abc import Callable, Sequence
 
 from builddoctor.intercept.command_lines import driver_unit, nvcc_unit
 from builddoctor.intercept.environment import NET_MARK
+from builddoctor.intercept.guardian import hold
 from builddoctor.intercept.protocol import Asked
 from builddoctor.model.phase import Unit
 from builddoctor.sensors.process import Processes
+
+LOOK_AGAIN_S = 0.2
 
 MOST_ANCESTORS = 5
 """cc1plus, gcc, shell, nvcc, and one launcher between."""
@@ -41,7 +44,8 @@ class Units:
         self._called = called
         self.also_called: Callable[[Unit, Sequence[str], str], None] = lambda *_: None
         self.open: dict[str, Unit] = {}
-        self._pidfds: dict[str, int] = {}
+        self._pidfds: dict[str, int | None] = {}
+        """of units whose drivers run; None where their numbers have to do"""
         self._phases: dict[str, int] = {}
         """of each unit, those whose end has not been dealt with"""
         self._counter = 0
@@ -49,7 +53,11 @@ class Units:
         """an nvcc that was called past its gate, by its own path"""
 
     def register_nvcc(self, pid: int, argv: Sequence[str], cwd: str) -> Unit:
-        """An nvcc gate is about to become nvcc, under its own pid."""
+        """An nvcc gate is about to become nvcc, under its own pid.
+
+        By the kernel's word: in a pid namespace of its own a gate knows itself by another number, which is somebody
+        else's here. 0: nobody that can be seen from here.
+        """
         self._counter += 1
         unit = nvcc_unit(f"u{self._counter}", argv, cwd)
         self._open(unit, pid, argv, cwd, at_gate=True)
@@ -112,12 +120,23 @@ class Units:
         self.also_called(unit, argv, cwd)
         self._began(unit, hashlib.sha256("\0".join(argv).encode(errors="replace")).hexdigest()[:16], at_gate)
         try:
-            pidfd = os.pidfd_open(pid)
-        except OSError:
+            pidfd = self._pidfds[unit.unit_id] = hold(pid)
+        except ProcessLookupError:
             self._end(unit.unit_id)
-            return
-        self._pidfds[unit.unit_id] = pidfd
-        asyncio.get_running_loop().add_reader(pidfd, self._end, unit.unit_id)
+        except OSError:
+            self._pidfds[unit.unit_id] = None
+            self._look_at_number(unit.unit_id, pid, self._processes.start_ticks(pid))
+        else:
+            asyncio.get_running_loop().add_reader(pidfd, self._end, unit.unit_id)
+
+    def _look_at_number(self, unit_id: str, pid: int, start_ticks: int | None) -> None:
+        """Where no process can be held: is it still there?"""
+        if unit_id in self._pidfds:
+            if start_ticks is None or not self._processes.lives(pid, start_ticks):
+                self._end(unit_id)
+            else:
+                loop = asyncio.get_running_loop()
+                loop.call_later(LOOK_AGAIN_S, self._look_at_number, unit_id, pid, start_ticks)
 
     def _end(self, unit_id: str) -> None:
         """The driver has ended. That is often known before its last phase's gate was heard, which ended earlier."""

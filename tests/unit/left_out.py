@@ -1,0 +1,57 @@
+"""Measured builds as the estimator meets them, for tests on data that was left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builddoctor.model.phase import Outcome, Phase
+from builddoctor.policy.clues import Done
+from builddoctor.policy.estimator import LearningEstimator
+from builddoctor.recipes.reading import read_recipe
+from builddoctor.simulate import of_recipe
+from builddoctor.simulate.measured import from_digest
+from builddoctor.simulate.workload import Workload, unit_id
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def measured(name: str) -> Workload:
+    """A digest of ``tests/data``."""
+    return from_digest(ROOT / "tests" / "data" / f"{name}.csv")
+
+
+def example() -> Workload:
+    """The phases of this repository's own example, by its recipe."""
+    return of_recipe.workload(read_recipe(ROOT / "recipes" / "attention_kernels-x86_64.toml"))
+
+
+def units_of(build: Workload) -> list[list[Done]]:
+    """Its phases, unit by unit, as priors are fitted to them."""
+    units = []
+    for index, unit in enumerate(build.units):
+        dones = []
+        for number, work in enumerate(unit.phases):
+            phase = Phase(
+                phase_id=1000 * index + number,
+                unit_id=unit_id(index),
+                kind=work.kind,
+                source=unit.source,
+                arch=work.arch,
+                input_mib=work.input_mib,
+                tool=work.tool,
+            )
+            dones.append(Done(phase, work.peak_mib, work.wall_s))
+        units.append(dones)
+    return units
+
+
+def shares(estimator: LearningEstimator, build: Workload) -> tuple[list[float], list[float]]:
+    """Bounds and medians over the truth, each phase learned after it was estimated."""
+    bounds, medians = [], []
+    for unit in units_of(build):
+        for done in unit:
+            estimate = estimator.estimate(done.phase)
+            bounds.append(estimate.reserve_mib / done.peak_mib)
+            medians.append(estimate.peak_mib / done.peak_mib)
+            estimator.observe(done.phase, outcome=Outcome.OK, peak_mib=done.peak_mib, wall_s=done.wall_s)
+    return bounds, medians
