@@ -9,11 +9,13 @@ wait without a thousand Pythons; each tool is a real child process. Results go t
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
 import select
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -83,6 +85,9 @@ def wait(out: Path, waiting: int, phases: int) -> None:
         held.append((connection, os.posix_spawn("/bin/sleep", ["sleep", "1000"], {})))
         send(connection, ["start", str(held[-1][1])])
     alone = _round(askers)
+    bare = _Bare(out.with_name("bare.socket"))
+    machine = _round(askers, bare.path)
+    bare.end()
     # 2 GiB of preprocessed source: no machine has memory for its front end beside others.
     waiters = [ask("cudafe++", ["large.ii"], 2 << 30) for _ in range(waiting)]
     for _ in range(3):
@@ -94,7 +99,7 @@ def wait(out: Path, waiting: int, phases: int) -> None:
     poll = select.poll()
     for connection in waiters:
         poll.register(connection.fileno(), select.POLLIN)
-    result = {"alone": alone, "beside": beside, "waiting": waiting - len(poll.poll(0))}
+    result = {"bare": machine, "alone": alone, "beside": beside, "waiting": waiting - len(poll.poll(0))}
     out.write_text(json.dumps({**result, "memory": _memory(_supervisor(), 0)}))
     # Later ones hold the ends of earlier ones' pipes.
     for asker in reversed(askers):
@@ -103,6 +108,36 @@ def wait(out: Path, waiting: int, phases: int) -> None:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     # All connections close at once now, as at Ctrl-C.
+
+
+class _Bare:
+    """A server in Python that answers at once and knows nothing: what of an answer's time is the machine's."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(str(path))
+        listening.listen(100)
+        self._pid = os.fork()
+        if self._pid == 0:
+            asyncio.run(self._serve(listening))
+        listening.close()
+
+    async def _serve(self, listening: socket.socket) -> None:
+        server = await asyncio.start_unix_server(self._answer, sock=listening)
+        await server.serve_forever()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for kind in (b"ask", b"start", b"end"):
+            body = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "little"))
+            assert body.split(b"\0")[0] == kind, body
+            if kind == b"ask":
+                writer.write(b"\2\0\0\0go")
+        writer.close()
+
+    def end(self) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
 
 
 class _Asker:
@@ -117,15 +152,16 @@ class _Asker:
             os.close(found)
             unit_id = register(f"src/asked{seed}.cu")
             with os.fdopen(write_found, "w") as pipe:
-                while os.read(read_go, 1):
+                while to := os.read(read_go, 1000):
+                    os.environ["BUILDDOCTOR_SOCKET"] = os.fsdecode(to)
                     print(json.dumps(_ask_evenly(unit_id, count, seed)), file=pipe, flush=True)
             os._exit(0)
         os.close(read_go)
         os.close(write_found)
         self._found = os.fdopen(found)
 
-    def begin(self) -> None:
-        os.write(self._go, b".")
+    def begin(self, to: Path) -> None:
+        os.write(self._go, os.fsencode(to))
 
     def found(self) -> list[float]:
         return json.loads(self._found.readline())
@@ -136,11 +172,11 @@ class _Asker:
         os.waitpid(self.pid, 0)
 
 
-def _round(askers: list[_Asker]) -> dict[str, object]:
+def _round(askers: list[_Asker], to: Path | None = None) -> dict[str, object]:
     """All of them ask at the same time: milliseconds up to each answer, and the supervisor's own for each phase."""
     before_s = _memory(_supervisor(), 0)["cpu_s"]
     for asker in askers:
-        asker.begin()
+        asker.begin(to or Path(os.environ["BUILDDOCTOR_SOCKET"]))
     found = [each_ms for asker in askers for each_ms in asker.found()]
     spent_s = _memory(_supervisor(), 0)["cpu_s"] - before_s
     return {"took_ms": found, "spent_ms": 1000 * spent_s / (len(found) + WARM_UP * len(askers))}

@@ -9,6 +9,7 @@ import pytest
 
 from builddoctor.errors import TraceError
 from builddoctor.model.board import TimeLeft
+from builddoctor.render.lines import wait_line
 from builddoctor.supervise.following import Following
 from builddoctor.trace.reader import TraceReader
 from builddoctor.trace.records import AnyRecord, Note, PhaseAdmitted, PhaseQueued, Requeued, TickRecord, UnitBegan
@@ -80,6 +81,24 @@ def test_the_middle_of_a_build_is_told_as_it_is() -> None:
     )
     assert state.held.waited_s == 2
     assert [event.text for event in state.events] == ["a warning"]
+
+
+def test_what_would_fit_now_no_longer_waits_for_memory() -> None:
+    """What the governor said when memory was short is old: a core is missing, or others go first."""
+    records = (
+        queued(1),
+        PhaseAdmitted(at_s=2, phase_id=1, reserve_mib=1500, waited_s=1, running=1),
+        queued(2, "/src/b.cu", at_s=3.0),
+        Note(at_s=3, text="waits: cicc sm_90 of /src/b.cu needs 1.5 GiB, 500 MiB free (memory)", level="hold"),
+        tick(4, budget_mib=4000.0),
+    )
+    one_core = Following()
+    for record in (header(cwd="/src", cores=1), *records):
+        one_core.take(record)
+    assert [row.reason for row in one_core.state().waits] == ["cores"]
+    held = followed(*records).state().held
+    assert held is not None
+    assert wait_line(5, held) == "[0:05] waits behind others: b.cu cicc"
 
 
 def test_the_time_left_is_what_the_supervisor_said_less_what_passed() -> None:

@@ -9,6 +9,7 @@ from builddoctor.units import format_clock, format_gib, format_mib, one_line
 
 _REASONS = {
     "cores": ("for a core", ""),
+    "others": ("behind others", ""),
     "it must run alone": ("to run alone", ", once the others have ended"),
     "another runs alone": ("for the one that runs alone", ""),
     "a kill is under way": ("for the memory of what was just ended", ""),

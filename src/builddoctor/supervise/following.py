@@ -14,7 +14,7 @@ from builddoctor.model.board import BoardState, EventRow, RunningRow, TimeLeft, 
 from builddoctor.model.phase import Outcome
 from builddoctor.model.summary import Summary
 from builddoctor.supervise.accounts import Accounts
-from builddoctor.supervise.gathering import short_name
+from builddoctor.supervise.gathering import reason_now, short_name
 from builddoctor.trace.records import (
     AnyRecord,
     End,
@@ -193,13 +193,15 @@ class Following:
     def _waits(self, now_s: float, budget_mib: float, running: list[_Live]) -> tuple[WaitingRow, ...]:
         expected_mib = sum(max(live.asked.estimate_mib, live.rss_mib) for live in running)
         spread_mib = math.sqrt(sum(live.spread_mib**2 for live in running))
+        free_mib = max(0.0, budget_mib - expected_mib - spread_mib)
+        cores_free = self.header is None or len(running) < self.header.cores
         rows = [
             WaitingRow(
                 kind=live.asked.kind,
                 source=short_name(live.asked.source, self.header.cwd if self.header is not None else ""),
                 needs_mib=live.reserve_mib,
-                free_mib=max(0.0, budget_mib - expected_mib - spread_mib),
-                reason=live.reason,
+                free_mib=free_mib,
+                reason=reason_now(live.reason, needs_mib=live.reserve_mib, free_mib=free_mib, cores_free=cores_free),
                 waited_s=now_s - live.since_s,
             )
             for live in self._live.values()

@@ -21,6 +21,13 @@ def short_name(source: str, cwd: str) -> str:
     return "/".join(source.split("/")[-3:]) if source.startswith("/") else source
 
 
+def reason_now(reason: str, *, needs_mib: float, free_mib: float, cores_free: bool) -> str:
+    """Why a phase waits: the governor's last word, which is old where memory has become free since."""
+    if reason != "memory" or needs_mib > free_mib:
+        return reason
+    return "others" if cores_free else "cores"
+
+
 class Gathering:
     """One build's picture, at any time."""
 
@@ -86,13 +93,18 @@ class Gathering:
     def _waits(self, now_s: float, release_s: float | None) -> tuple[WaitingRow, ...]:
         governor = self._session.governor
         free_mib = max(0.0, governor.budget_mib - governor.committed_mib)
+        cores_free = governor.running < self._prepared.cores
         rows = [
             WaitingRow(
                 kind=live.phase.kind.value,
                 source=short_name(live.phase.source, self._cwd),
                 needs_mib=live.hold.needs_mib if live.hold is not None else 0.0,
                 free_mib=free_mib,
-                reason=live.hold.reason if live.hold is not None else "cores",
+                reason=reason_now(
+                    live.hold.reason, needs_mib=live.hold.needs_mib, free_mib=free_mib, cores_free=cores_free
+                )
+                if live.hold is not None
+                else "cores",
                 waited_s=now_s - live.asked_at_s,
                 release_s=release_s,
             )
