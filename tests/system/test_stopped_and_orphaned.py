@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
 import pytest
 
+from builddoctor.intercept import guardian_program
 from builddoctor.intercept.guardian import Guardian
 from builddoctor.trace.records import Killed, PhaseFinished, PhaseStarted, TickRecord
 from support.memcg import MemoryCgroup, memory_cgroup
@@ -245,3 +249,50 @@ def test_what_was_ignored_before_is_ignored(program: Program, number: signal.Sig
     done.touch()
     output, _ = process.communicate()
     assert process.returncode == 0, output
+
+
+AS_NOBODY = """
+import os, runpy, sys
+guardian = runpy.run_path(sys.argv[1])
+os.setgid(65534)
+os.setuid(65534)
+guardian["main"](sys.argv[1:])
+"""
+
+
+@pytest.mark.needs_unshare
+def test_a_build_that_became_another_users_is_gone_without() -> None:
+    """`builddoctor run -- sudo make`, and Ctrl-C: who cannot be ended is not waited for, nor counted as ended."""
+    folder = Path(tempfile.mkdtemp())
+    ours, theirs = socket.socketpair()
+    ours.settimeout(GONE_WITHIN_S)
+    try:
+        folder.chmod(0o755)
+        sudo = shutil.copy("/usr/bin/setpriv", folder / "sudo")
+        os.chmod(sudo, 0o4755)
+        guardian = [sys.executable, "-c", AS_NOBODY, guardian_program.__file__, str(theirs.fileno()), str(folder), "--"]
+        build = [sudo, "--reuid", "0", "--regid", "0", "--clear-groups", "sh", "-c", "echo $$; exec sleep 1000"]
+        process = subprocess.Popen(
+            [*guardian, *build],
+            pass_fds=[theirs.fileno()],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        theirs.close()
+        assert process.stdout is not None
+        sleeping = psutil.Process(int(process.stdout.readline()))
+        try:
+            assert sleeping.uids().real == 0
+            ours.send(bytes([guardian_program.END_ALL]))
+            said = b""
+            while piece := ours.recv(1000):
+                said += piece
+            assert said.decode().splitlines() == ["left 0", f"status {signal.SIGKILL.value}"]
+            assert process.wait() == 0
+            assert sleeping.is_running()
+        finally:
+            sleeping.kill()
+            process.stdout.close()
+    finally:
+        ours.close()
+        shutil.rmtree(folder)

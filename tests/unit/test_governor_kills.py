@@ -64,6 +64,13 @@ def test_a_phase_that_made_way_within_its_bound_runs_again_as_it_was_once() -> N
     assert (requeue.estimate.reserve_mib, requeue.solo) == (1050, True)
 
 
+def test_who_gave_way_to_another_build_need_not_run_alone_in_this_one() -> None:
+    """The governor never ends the only phase of its build; who does it for others says nothing about its size."""
+    governor = running({1: 100, 2: 100})
+    requeue, admit = feed(governor, ended(1, Outcome.KILLED_BY_US, 90), 20.0)
+    assert (requeue.solo, admit.phase_id) == (False, 1)
+
+
 @pytest.mark.parametrize(("peak_mib", "gives_up"), [(699, False), (700, True), (1400, True)])
 def test_a_phase_killed_alone_near_the_budget_is_too_big(peak_mib: float, gives_up: bool) -> None:
     """Fewer jobs cannot help it; below that share somebody else took the memory, and it may try again, alone."""

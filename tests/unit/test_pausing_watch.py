@@ -176,20 +176,27 @@ def test_what_the_kernel_ends_beside_them_is_not_called_too_big_three_times(watc
     assert found == ([Outcome.KILLED_BY_US] * 3 + [kernel] if beside else [kernel] * 4)
 
 
-@pytest.mark.parametrize(("phases", "ended"), [(1, [1]), (2, [])])
+@pytest.mark.parametrize(
+    ("sizes_mib", "ended"),
+    [
+        pytest.param([500.0], [1], id="one"),
+        pytest.param([500.0, 500.0], [], id="two"),
+        pytest.param([500.0, 20.0], [1], id="one-and-one-that-begins"),
+    ],
+)
 def test_only_the_last_phase_makes_way_for_them(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch, phases: int, ended: list[int]
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, sizes_mib: list[float], ended: list[int]
 ) -> None:
-    """Of several the governor chooses, one after the other."""
+    """Of several the governor chooses, one after the other; but never one that holds next to nothing."""
     killed: list[int] = []
 
     async def run() -> None:
         session = watch.session
-        for phase_id in range(1, phases + 1):
+        for phase_id, size_mib in enumerate(sizes_mib, start=1):
             live = session.live[phase_id] = LivePhase(phase(phase_id), gate_pid=1, trusted=True, asked_at_s=0.0)
             session.decide(PhaseAsked(phase=live.phase))
-            live.rss_mib = 500.0
-        assert session.governor.running == phases
+            live.rss_mib = size_mib
+        assert session.governor.running == len(sizes_mib)
         monkeypatch.setattr(session, "carry_out", lambda action: killed.append(action.phase_id))
         watch.look(free_mib=1200, phases_mib=1800)
         watch.pausing.looked(Sampled(rss_mib=(), headroom_mib=0.0, budget_mib=0.0, reserve_mib=300.0))

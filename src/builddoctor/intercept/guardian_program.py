@@ -156,7 +156,7 @@ class Guardian:
             if found and self.not_ours.issuperset(found):
                 break
             time.sleep(TURN_S)
-        return len(victims)
+        return len(set(victims) - self.not_ours)
 
     def stop_all(self):
         """Stop every descendant, until a look shows no new one: who starts and dies between two looks is not known."""
@@ -208,6 +208,9 @@ class Guardian:
         """One byte from the supervisor."""
         if message == END_ALL:
             self.end_all()
+            if self.status is None:
+                # It is another user's, or hangs in the kernel: it goes on without us, and we without it.
+                self.status = signal.SIGKILL
         elif self.status is None:
             # Who there is is known only while they live; a signal leaves nvcc's temporary files behind.
             self.descendants()

@@ -175,6 +175,11 @@ class Governor:
         return self._budget_mib
 
     @property
+    def allowed_mib(self) -> float:
+        """What phases may hold together: the budget, or what other builds leave of it."""
+        return min(self._budget_mib, self._share_mib)
+
+    @property
     def looks_ahead(self) -> bool:
         """Phases have been seen to grow: their peaks together may be beyond the budget, what they hold at once not."""
         return any(self._growth.full_after(kind) > 0 for kind in PhaseKind)
@@ -233,7 +238,8 @@ class Governor:
                 self._linger(phase, now_s)
             return []
         self._killed_s = now_s
-        if event.outcome is Outcome.KILLED_BY_KERNEL and run.alone:
+        alone = run.alone and event.outcome is Outcome.KILLED_BY_KERNEL  # else it gave way, to another build say
+        if alone:
             was_solo = phase.phase_id in self._solo
             if was_solo or peak_mib >= TOO_BIG_SHARE * self._most_budget_mib:
                 if why := self._runaways.ran_away(phase.phase_id):
@@ -246,7 +252,7 @@ class Governor:
             estimate = self._estimator.raise_after_kill(phase, peak_mib=peak_mib, reserved_mib=reserved_mib)
         # Who is strange shows alone, at the next try, what it is.
         strange = self._runaways.is_strange(phase.phase_id)
-        solo = run.alone or strange or estimate.reserve_mib > self._budget_mib
+        solo = alone or strange or estimate.reserve_mib > self._budget_mib
         return self._again(run, estimate, solo=solo, now_s=now_s)
 
     def _give_up(self, phase: Phase, verdict: str, reason: str) -> list[Action]:
@@ -274,7 +280,7 @@ class Governor:
             self._lingering.values(),
             slots=self._slots,
             cores=self._cores,
-            allowed_mib=min(self._budget_mib, self._share_mib),
+            allowed_mib=self.allowed_mib,
             growth=self._growth,
             wall_s=self._estimator.wall_s,
             urgency=self._planner.urgency,

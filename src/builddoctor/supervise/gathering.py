@@ -92,7 +92,7 @@ class Gathering:
 
     def _waits(self, now_s: float, release_s: float | None) -> tuple[WaitingRow, ...]:
         governor = self._session.governor
-        free_mib = max(0.0, governor.budget_mib - governor.committed_mib)
+        free_mib = max(0.0, governor.allowed_mib - governor.committed_mib)
         cores_free = governor.running < self._prepared.cores
         rows = [
             WaitingRow(

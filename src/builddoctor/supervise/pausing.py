@@ -120,17 +120,19 @@ class Pausing:
         """The governor never ends the only phase of its build: beside these it has to give way, as it can be redone."""
         now_s, session = self._clock(), self._session
         (last_s, last_mib), self._last = self._last, (now_s, sampled.headroom_mib)
-        if not self._pauser.working or session.governor.running != 1:
+        # One that has hardly begun frees nothing, and the governor does not end it.
+        holding = [
+            live for live in session.live.values() if live.admitted_at_s is not None and live.rss_mib >= LEAST_MIB
+        ]
+        if not self._pauser.working or len(holding) != 1:
             return
         falls_mib_s = (last_mib - sampled.headroom_mib) / (now_s - last_s) if now_s > last_s else 0.0
         if sampled.headroom_mib >= max(KEPT_SHARE * sampled.reserve_mib, LATENCY_S * falls_mib_s):
             return
-        for live in session.live.values():
-            if live.admitted_at_s is None or live.killed_by_us or live.rss_mib < LEAST_MIB or not live.phase.redoable:
-                continue
-            reason = f"{sampled.headroom_mib:.0f} MiB left beside processes that no gate caught, which cannot be redone"
-            session.carry_out(Kill(phase_id=live.phase.phase_id, reason=reason))
+        if holding[0].killed_by_us or not holding[0].phase.redoable:
             return
+        reason = f"{sampled.headroom_mib:.0f} MiB left beside processes that no gate caught, which cannot be redone"
+        session.carry_out(Kill(phase_id=holding[0].phase.phase_id, reason=reason))
 
     def _as_seen(self, live: LivePhase, ended: PhaseEnded) -> PhaseEnded:
         """What the kernel ends beside such processes was not alone, and need not be too big."""

@@ -187,17 +187,18 @@ class Sharing:
     def _give_way(self, sampled: Sampled) -> None:
         """The governor never ends the only phase of its build; beside other builds one of them has to."""
         here = [peer.record for peer in self._peers if not peer.silent and self._tight in peer.record.scopes]
-        me = self._share.record()
+        running = [live for live in self._session.live.values() if live.admitted_at_s is not None]
+        # One that has hardly begun frees nothing, and the governor does not end it.
+        holding = [live for live in running if live.rss_mib >= LEAST_WORTH_MIB]
+        me = msgspec.structs.replace(self._share.record(), running=len(holding))
         growth_mib_s = me.growth_mib_s + sum(record.growth_mib_s for record in here)
         danger_mib = max(DANGER_SHARE * sampled.reserve_mib, KILL_LATENCY_S * growth_mib_s)
         if sampled.headroom_mib >= danger_mib or not gives_way(me, here):
             return
-        for live in self._session.live.values():
-            if live.admitted_at_s is None or live.killed_by_us or live.rss_mib < LEAST_WORTH_MIB:
-                continue
-            reason = f"{sampled.headroom_mib:.0f} MiB left beside another build, which goes on"
-            self._session.carry_out(Kill(phase_id=live.phase.phase_id, reason=reason))
+        if holding[0].killed_by_us or not holding[0].phase.redoable:
             return
+        reason = f"{sampled.headroom_mib:.0f} MiB left beside another build, which goes on"
+        self._session.carry_out(Kill(phase_id=holding[0].phase.phase_id, reason=reason))
 
     def _as_seen(self, live: LivePhase, ended: PhaseEnded) -> PhaseEnded:
         """An end, as the governor hears of it: before another phase starts, the others hear that memory came free."""
