@@ -135,15 +135,7 @@ def _of_workload(project: str, version: str, build: Workload) -> DataSet:
     found = []
     for unit in build.units:
         for work in unit.phases:
-            phase = Phase(
-                phase_id=len(found),
-                unit_id=unit.name,
-                kind=work.kind,
-                source=unit.name,
-                arch=work.arch,
-                input_mib=work.input_mib,
-                tool=work.tool,
-            )
+            phase = work.asks(len(found), unit.name, unit.name)
             found.append(Done(phase, work.peak_mib, work.wall_s))
     name = f"{project} {version}"
     return DataSet(name=name, project=project, version=version, host_arch="x86_64", nvcc="13.0.88", phases=tuple(found))

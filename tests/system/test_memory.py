@@ -185,18 +185,18 @@ def test_a_phase_beyond_the_users_own_limit_goes_on_and_is_said(program: Program
 
 def test_a_tool_whose_gate_died_does_not_run_on(program: Program) -> None:
     """kill -9 of a gate: its compiler, which nobody waits for any more, is ended and does not grow unseen."""
-    script = (
-        " ".join([*big_unit(), "-include", str(waiting_header(program))])
-        + "; while [ ! -e seen ]; do sleep 0.1; done; exit 3"
-    )
+    header = waiting_header(program)
+    script = " ".join([*big_unit(), "-include", str(header)]) + "; while [ ! -e seen ]; do sleep 0.1; done; exit 3"
     process = program.start(program.supervised("sh", "-c", script))
     started = program.await_record(PhaseStarted, process, phase_id=1)
     assert isinstance(started, PhaseStarted)
     tool = psutil.Process(started.pid)
     # Stopped, it cannot end by itself; and the build is still going on, so it is not the guardian that ends it.
-    tool.suspend()
-    os.kill(tool.ppid(), signal.SIGKILL)
-    _, alive = psutil.wait_procs([tool], timeout=20)
+    # It is the compiler once it reads: stopped before it became that, it would hold its gate's socket open.
+    with header.open("w"):
+        tool.suspend()
+        os.kill(tool.ppid(), signal.SIGKILL)
+        _, alive = psutil.wait_procs([tool], timeout=60)
     for left in alive:
         left.kill()
     (program.folder / "seen").touch()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builddoctor.model.phase import Outcome, Phase
+from builddoctor.model.phase import Outcome
 from builddoctor.policy.clues import Done
 from builddoctor.policy.estimator import LearningEstimator
 from builddoctor.recipes.reading import read_recipe
@@ -31,15 +31,7 @@ def units_of(build: Workload) -> list[list[Done]]:
     for index, unit in enumerate(build.units):
         dones = []
         for number, work in enumerate(unit.phases):
-            phase = Phase(
-                phase_id=1000 * index + number,
-                unit_id=unit_id(index),
-                kind=work.kind,
-                source=unit.source,
-                arch=work.arch,
-                input_mib=work.input_mib,
-                tool=work.tool,
-            )
+            phase = work.asks(1000 * index + number, unit_id(index), unit.source)
             dones.append(Done(phase, work.peak_mib, work.wall_s))
         units.append(dones)
     return units

@@ -267,15 +267,7 @@ class _Simulation:
     def _ask(self, unit: _Unit) -> None:
         work: PhaseWork = unit.work.phases[unit.at]
         self._last_id += 1
-        phase = Phase(
-            phase_id=self._last_id,
-            unit_id=unit_id(unit.index),
-            kind=work.kind,
-            source=unit.work.name,
-            arch=work.arch,
-            input_mib=work.input_mib,
-            tool=work.tool,
-        )
+        phase = work.asks(self._last_id, unit_id(unit.index), unit.work.name)
         self._waiting[phase.phase_id] = _Live(
             phase=phase,
             unit=unit,

@@ -10,7 +10,7 @@ import random
 
 import msgspec
 
-from builddoctor.model.phase import PhaseKind
+from builddoctor.model.phase import Phase, PhaseKind
 
 
 class PhaseWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +25,18 @@ class PhaseWork(msgspec.Struct, frozen=True, kw_only=True):
     tool: str = ""
     curve: tuple[tuple[float, float], ...] = ()
     """what it held, as (share of its time, share of its peak), where that was recorded; only replays use it"""
+
+    def asks(self, phase_id: int, unit_id: str, source: str) -> Phase:
+        """What an estimator sees of it."""
+        return Phase(
+            phase_id=phase_id,
+            unit_id=unit_id,
+            kind=self.kind,
+            source=source,
+            arch=self.arch,
+            input_mib=self.input_mib,
+            tool=self.tool,
+        )
 
 
 class UnitWork(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from builddoctor.policy.events import PhaseEnded, Sampled
 from builddoctor.policy.pausing import LEAST_MIB, Continue, Pauser, Stop, UngatedProcess, may_be_stopped
 from builddoctor.sensors.root import Clock
 from builddoctor.sensors.tree import own_pid, read_tree
-from builddoctor.supervise.phases import LivePhase
+from builddoctor.supervise.phases import LivePhase, only_holding
 from builddoctor.supervise.session import Session
 from builddoctor.trace import records
 from builddoctor.units import format_mib
@@ -120,19 +120,16 @@ class Pausing:
         """The governor never ends the only phase of its build: beside these it has to give way, as it can be redone."""
         now_s, session = self._clock(), self._session
         (last_s, last_mib), self._last = self._last, (now_s, sampled.headroom_mib)
-        # One that has hardly begun frees nothing, and the governor does not end it.
-        holding = [
-            live for live in session.live.values() if live.admitted_at_s is not None and live.rss_mib >= LEAST_MIB
-        ]
-        if not self._pauser.working or len(holding) != 1:
+        if not self._pauser.working:
             return
         falls_mib_s = (last_mib - sampled.headroom_mib) / (now_s - last_s) if now_s > last_s else 0.0
         if sampled.headroom_mib >= max(KEPT_SHARE * sampled.reserve_mib, LATENCY_S * falls_mib_s):
             return
-        if holding[0].killed_by_us or not holding[0].phase.redoable:
+        only = only_holding(session.live.values(), LEAST_MIB)
+        if only is None or only.killed_by_us or not only.phase.redoable:
             return
         reason = f"{sampled.headroom_mib:.0f} MiB left beside processes that no gate caught, which cannot be redone"
-        session.carry_out(Kill(phase_id=holding[0].phase.phase_id, reason=reason))
+        session.carry_out(Kill(phase_id=only.phase.phase_id, reason=reason))
 
     def _as_seen(self, live: LivePhase, ended: PhaseEnded) -> PhaseEnded:
         """What the kernel ends beside such processes was not alone, and need not be too big."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterable
 
 from builddoctor.intercept.guardian import PidHandle
 from builddoctor.model.evidence import KillCause
@@ -189,6 +190,13 @@ def _held_child(pid: int, parents: set[int], processes: Processes) -> PidHandle 
         return handle
     handle.close()
     return None
+
+
+def only_holding(lives: Iterable[LivePhase], least_mib: float) -> LivePhase | None:
+    """The phase that alone holds as much; None where there is none, or several. The governor chooses among several, and
+    ends none that has hardly begun: it frees nothing."""
+    holding = [live for live in lives if live.admitted_at_s is not None and live.rss_mib >= least_mib]
+    return holding[0] if len(holding) == 1 else None
 
 
 def was_killed(status: int) -> bool:

@@ -28,7 +28,7 @@ from builddoctor.policy.sharing import LAPSED_S, LEAST_WORTH_MIB, Own, Share, Sh
 from builddoctor.sensors.root import Clock, SystemRoot
 from builddoctor.sensors.scopes import Scopes
 from builddoctor.supervise.ledger import Ledger
-from builddoctor.supervise.phases import LivePhase
+from builddoctor.supervise.phases import LivePhase, only_holding
 from builddoctor.supervise.session import Session
 
 ALONE_S, BESIDE_S, CONTENDED_S = 0.25, 0.1, 0.05
@@ -187,18 +187,18 @@ class Sharing:
     def _give_way(self, sampled: Sampled) -> None:
         """The governor never ends the only phase of its build; beside other builds one of them has to."""
         here = [peer.record for peer in self._peers if not peer.silent and self._tight in peer.record.scopes]
-        running = [live for live in self._session.live.values() if live.admitted_at_s is not None]
-        # One that has hardly begun frees nothing, and the governor does not end it.
-        holding = [live for live in running if live.rss_mib >= LEAST_WORTH_MIB]
-        me = msgspec.structs.replace(self._share.record(), running=len(holding))
+        me = self._share.record()
         growth_mib_s = me.growth_mib_s + sum(record.growth_mib_s for record in here)
         danger_mib = max(DANGER_SHARE * sampled.reserve_mib, KILL_LATENCY_S * growth_mib_s)
-        if sampled.headroom_mib >= danger_mib or not gives_way(me, here):
+        if sampled.headroom_mib >= danger_mib:
             return
-        if holding[0].killed_by_us or not holding[0].phase.redoable:
+        only = only_holding(self._session.live.values(), LEAST_WORTH_MIB)
+        if only is None or only.killed_by_us or not only.phase.redoable:
+            return
+        if not gives_way(msgspec.structs.replace(me, running=1), here):
             return
         reason = f"{sampled.headroom_mib:.0f} MiB left beside another build, which goes on"
-        self._session.carry_out(Kill(phase_id=holding[0].phase.phase_id, reason=reason))
+        self._session.carry_out(Kill(phase_id=only.phase.phase_id, reason=reason))
 
     def _as_seen(self, live: LivePhase, ended: PhaseEnded) -> PhaseEnded:
         """An end, as the governor hears of it: before another phase starts, the others hear that memory came free."""
