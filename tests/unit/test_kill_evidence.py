@@ -71,6 +71,23 @@ def test_a_kill_before_a_phase_began_does_not_explain_its_death(version: int) ->
     assert evidence.total() == 1
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_counters_are_shared_by_those_that_start_together(version: int) -> None:
+    """A hundred a second: a kill between two of them, which the first explains, explains no second death."""
+    machine = Machine(version=version, groups={OURS: "/a", GATE: "/a", OTHER_GATE: "/b"})
+    evidence = KillEvidence(machine)
+    first = evidence.baseline(GATE, now_s=1.0)
+    machine.kill("/a")
+    together = evidence.baseline(GATE, now_s=1.05)
+    assert together is first
+    assert evidence.claim(first).by_kernel
+    assert evidence.claim(together) is KillCause.OUTSIDE
+    for later in (evidence.baseline(GATE), evidence.baseline(GATE, now_s=1.2)):
+        assert later is not first
+        assert evidence.claim(later) is KillCause.OUTSIDE
+    assert evidence.baseline(OTHER_GATE, now_s=1.21).place != first.place
+
+
 @pytest.mark.trap(21)
 @pytest.mark.parametrize(("version", "ours"), [(1, 0), (2, 1)])
 def test_a_kill_in_a_group_of_the_tools_own_is_found(version: int, ours: int) -> None:

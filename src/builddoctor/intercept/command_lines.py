@@ -7,7 +7,7 @@ Does *not* cover: running them, or looking at their files; sizes are handed in.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 import msgspec
@@ -192,18 +192,17 @@ def _facts(
 
 def _value(argv: Sequence[str], option: str) -> str:
     """The first value of an option; empty without one."""
-    return next(iter(_values(argv, option)), "")
+    return next(_values(argv, option), "")
 
 
-def _values(argv: Sequence[str], option: str) -> list[str]:
+def _values(argv: Sequence[str], option: str) -> Iterator[str]:
     """All values of an option, as ``-o value`` or ``-o=value``."""
-    values: list[str] = []
+    joined = option + "="
     for index, word in enumerate(argv):
         if word == option and index + 1 < len(argv):
-            values.append(argv[index + 1])
-        elif word.startswith(option + "="):
-            values.append(word[len(option) + 1 :])
-    return values
+            yield argv[index + 1]
+        elif word.startswith(joined):
+            yield word[len(joined) :]
 
 
 def _attached(argv: Sequence[str], option: str) -> str:

@@ -44,13 +44,17 @@ class Course(msgspec.Struct, frozen=True):
 
 def course(*, now_mib: float, full_mib: float, elapsed_s: float, wall_s: float, full_after: float) -> Course:
     """Of a phase that has run for ``elapsed_s``; ``full_after``: share of its time after which it may be full."""
-    left_s = max(wall_s - elapsed_s, LEAST_LEFT * wall_s)
     return Course(
         now_mib=now_mib,
         full_mib=full_mib,
         full_s=max(0.0, full_after * wall_s - elapsed_s),
-        end_s=left_s * LATE_SHARE + LATE_S,
+        end_s=end_s(elapsed_s=elapsed_s, wall_s=wall_s),
     )
+
+
+def end_s(*, elapsed_s: float, wall_s: float) -> float:
+    """When a phase is taken to end, from now."""
+    return max(wall_s - elapsed_s, LEAST_LEFT * wall_s) * LATE_SHARE + LATE_S
 
 
 class Ahead:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from builddoctor.model.phase import Phase
-from builddoctor.policy.ahead import Ahead, Course, course
+from builddoctor.policy.ahead import Ahead, Course, course, end_s
 from builddoctor.policy.growth import Growth
 from builddoctor.policy.line import Kept, Waiting
 from builddoctor.policy.running import Load, Running, risk_share
@@ -159,17 +159,17 @@ class Room:
         if first is None:
             return -math.inf, 0.0, 0.0
         then_s = max(0.0, self._wall_s(first.phase) - (self._now_s - first.admitted_at_s))
-        after = (run.expected_mib for run in self._running if run is not first and self._course(run).end_s > then_s)
+        after = (run.expected_mib for run in self._running if run is not first and self._end_s(run) > then_s)
         return urgency, then_s, first.next_mib + sum(after)
 
     def keep_for(self, first: Waiting) -> None:
         """The build's end hangs on this phase, which waits for memory: nobody may start that makes it wait longer."""
         held_mib = self._load.committed_mib
-        ends = sorted((self._course(run).end_s, run.expected_mib) for run in self._running)
-        for end_s, freed_mib in ends:
+        ends = sorted([(self._end_s(run), run.expected_mib) for run in self._running])
+        for then_s, freed_mib in ends:
             held_mib -= freed_mib
             if held_mib + first.estimate.reserve_mib <= self._allowed_mib:
-                self._first = (end_s, self._allowed_mib - held_mib - first.estimate.reserve_mib)
+                self._first = (then_s, self._allowed_mib - held_mib - first.estimate.reserve_mib)
                 return
 
     def _delays_the_first(self, waiting: Waiting) -> bool:
@@ -191,6 +191,9 @@ class Room:
             stays = [Course(each.now_mib, each.full_mib, each.full_s, math.inf) for _, each in self._courses[:urgent]]
             self._aheads[urgent] = Ahead([*stays, *(each for _, each in self._courses[urgent:])])
         return self._aheads[urgent]
+
+    def _end_s(self, run: Running) -> float:
+        return end_s(elapsed_s=self._now_s - run.admitted_at_s, wall_s=self._wall_s(run.phase))
 
     def _course(self, run: Running) -> Course:
         return course(

@@ -21,6 +21,9 @@ from builddoctor.units import whole_number
 AMPLE_RESERVES = 5.0
 """With five times the reserve free at every level (a quarter of the limit or more) the kernel kills nobody here."""
 
+SAME_S = 0.1
+"""Twenty reads of kernel files for each of a hundred phases a second would be a tenth of their own time."""
+
 LOOKS_KEPT = 100
 """5 s at the sampler's shortest period: memory that was full at the death may be free when we hear of it."""
 
@@ -46,19 +49,33 @@ class KillEvidence:
         self._claimed: dict[str, int] = {}
         """deaths put down to the kills of each cgroup; under "" those that only the machine's counter explains"""
         self._spare: deque[float] = deque(maxlen=LOOKS_KEPT)
+        self._latest: tuple[tuple[CgroupPlace | None, bool], float, Baseline] | None = None
+        """whose counters were read last, when, and what they were"""
         self.start = self.baseline(whole_number((root.text("/proc/self/stat") or "").partition(" ")[0]))
         """our own cgroup before anything ran"""
         self._at_start = self.start.evidence
 
-    def baseline(self, pid: int | None) -> Baseline:
-        """Counters now, for the cgroup of a process that is about to run phases; None for our own."""
+    def baseline(self, pid: int | None, *, now_s: float | None = None) -> Baseline:
+        """Counters for the cgroup of a process that is about to run phases; None for our own.
+
+        With ``now_s``, those of one that was let start just before are these too: a kill between the two explains one
+        death, and no second.
+        """
         group = None if pid is None else self._group(pid)
-        place = self._ours if group is None else group.place
-        evidence = read_evidence(self._root, place, proven=group is not None and group.proven)
+        of = (self._ours, False) if group is None else (group.place, group.proven)
+        if now_s is not None and self._latest is not None and of == self._latest[0]:
+            _, then_s, latest = self._latest
+            if then_s <= now_s < then_s + SAME_S:
+                return latest
+        place, proven = of
+        evidence = read_evidence(self._root, place, proven=proven)
         own = evidence.own
         if own is not None and own.oom_kill is not None:
             self._first.setdefault(own.directory, own.oom_kill)
-        return Baseline(place=place, evidence=evidence)
+        found = Baseline(place=place, evidence=evidence)
+        if now_s is not None:
+            self._latest = (of, now_s, found)
+        return found
 
     def looked(self, *, headroom_mib: float, reserve_mib: float) -> None:
         """What was free at the tightest level when the sampler looked."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from builddoctor.intercept.command_lines import parse_sizes, phase_facts
 from builddoctor.intercept.fronts import answer_words
-from builddoctor.intercept.protocol import Asked, Connection, Ended, Message, Registered, Started
+from builddoctor.intercept.protocol import Asked, Connection, Ended, Registered, Started
 from builddoctor.model.board import EventRow
 from builddoctor.model.evidence import KillCause
 from builddoctor.model.phase import Outcome, Phase, Unit
@@ -194,35 +194,34 @@ class Session:
 
     async def _see_through(self, connection: Connection, live: LivePhase) -> None:
         """Grant, start, end; and again as often as the governor wants."""
-        receiving = asyncio.ensure_future(connection.receive())
         word = "go"
-        try:
-            while True:
-                await asyncio.wait((receiving, live.granted), return_when=asyncio.FIRST_COMPLETED)
-                if not live.granted.done():
-                    return
-                if not live.granted.result():
+        while live.granted.done() or await self._granted(connection, live):
+            if not live.granted.result():
+                connection.send("return")
+                return
+            connection.send(word, *live.extra)
+            word = "again"
+            ended = await self._run_once(connection, live)
+            if ended is None:
+                return
+            if live.phase.phase_id not in self.live:
+                if ended.status != 0:
+                    if self.before_return is not None:
+                        await self.before_return(live, ended.status, self.given_up is live)
                     connection.send("return")
-                    return
-                connection.send(word, *live.extra)
-                word = "again"
-                ended = await self._run_once(connection, receiving, live)
-                if ended is None:
-                    return
-                receiving = asyncio.ensure_future(connection.receive())
-                if live.phase.phase_id not in self.live:
-                    if ended.status != 0:
-                        if self.before_return is not None:
-                            await self.before_return(live, ended.status, self.given_up is live)
-                        connection.send("return")
-                    return
+                return
+
+    async def _granted(self, connection: Connection, live: LivePhase) -> bool:
+        """Wait for its turn; False when the gate is gone before, or says what it should not."""
+        receiving = asyncio.ensure_future(connection.receive())
+        try:
+            await asyncio.wait((receiving, live.granted), return_when=asyncio.FIRST_COMPLETED)
         finally:
             receiving.cancel()
+        return live.granted.done()
 
-    async def _run_once(
-        self, connection: Connection, receiving: asyncio.Future[Message | None], live: LivePhase
-    ) -> Ended | None:
-        message = await receiving
+    async def _run_once(self, connection: Connection, live: LivePhase) -> Ended | None:
+        message = await connection.receive()
         while isinstance(message, Started):
             live.tool_started(message.pid, self.root, self.processes, self.page_bytes)
             self.trace.write(records.PhaseStarted(at_s=self.at_s(), phase_id=live.phase.phase_id, pid=message.pid))
@@ -238,7 +237,9 @@ class Session:
         self.accounts.cpu_s += message.cpu_s
         live.peak_mib = max(live.peak_mib, self.root.high_water_mib(message.peak_kib))
         self.accounts.peak_mib = max(self.accounts.peak_mib, live.peak_mib)
-        tool_pid, held_mib = live.tool_pid, sum([other.rss_mib for other in self.live.values()])
+        # A thousand may wait: their sizes are added up for those alone that failed.
+        held_mib = sum([other.rss_mib for other in self.live.values()]) if message.status else 0.0
+        tool_pid = live.tool_pid
         live.tool_gone()
         started_s = live.admitted_at_s if live.admitted_at_s is not None else self._clock()
         ended = PhaseEnded(
@@ -359,7 +360,7 @@ class Session:
         live = self.live[action.phase_id]
         now_s = self._clock()
         live.admitted_at_s = now_s
-        live.before = self.evidence.baseline(live.gate_pid if live.trusted else None)
+        live.before = self.evidence.baseline(live.gate_pid if live.trusted else None, now_s=now_s)
         live.estimate = action.estimate
         if self.remedying is not None:
             self.remedying.admitted(live, action, budget_mib=self.governor.budget_mib)
