@@ -105,11 +105,14 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._gone:
+            return
         self._unread += self._buffer[:nbytes]
-        while len(self._unread) >= LENGTH_BYTES and not self._gone:
+        while len(self._unread) >= LENGTH_BYTES:
             end = LENGTH_BYTES + int.from_bytes(self._unread[:LENGTH_BYTES], "little")
             if end > LENGTH_BYTES + MAX_FRAME:
                 self._gone = True
+                break
             if len(self._unread) < end:
                 break
             self._frames.append(bytes(self._unread[LENGTH_BYTES:end]))

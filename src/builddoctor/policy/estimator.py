@@ -113,6 +113,8 @@ class LearningEstimator:
         self._priors = priors
         self._books: dict[tuple[Sort, str], Book] = {}
         self._units: dict[str, UnitNotes] = {}
+        self._nothing = UnitNotes()
+        """known of a unit that has not been heard of; only read"""
         self._floor_mib: dict[tuple[str, PhaseKind, str, str], float] = {}
         self._durations = Durations()
 
@@ -158,7 +160,7 @@ class LearningEstimator:
         return quantile_mib(self.estimate(phase), share)
 
     def wall_s(self, phase: Phase) -> float:
-        return self._durations.wall_s(phase, self._notes(phase.unit_id))
+        return self._durations.wall_s(phase, self._units.get(phase.unit_id, self._nothing))
 
     @property
     def pace(self) -> float:
@@ -179,13 +181,15 @@ class LearningEstimator:
             return ()
         size_mib = notes.front_end.phase.input_mib
         archs_left = notes.arch_count - sum(each.phase.kind is PhaseKind.CICC for each in notes.done)
-        kinds = [PhaseKind.CICC] * max(0, archs_left - (phase.kind is PhaseKind.CICC)) + [PhaseKind.HOST]
-        found = []
-        for kind in kinds:
+        found: list[ExpectedPhase] = []
+        for kind, count in ((PhaseKind.CICC, archs_left - (phase.kind is PhaseKind.CICC)), (PhaseKind.HOST, 1)):
+            if count <= 0:
+                continue
             tool = "cicc" if kind is PhaseKind.CICC else "cc1plus"
             guess = Phase(phase_id=-1, unit_id=phase.unit_id, kind=kind, source="", input_mib=size_mib, tool=tool)
             estimate = self.estimate(guess)
-            found.append(ExpectedPhase(estimate.peak_mib, estimate.spread_mib, self._durations.wall_s(guess, notes)))
+            wall_s = self._durations.wall_s(guess, notes)
+            found += [ExpectedPhase(estimate.peak_mib, estimate.spread_mib, wall_s)] * count
         return found
 
     def observe(self, phase: Phase, *, outcome: Outcome, peak_mib: float, wall_s: float) -> None:

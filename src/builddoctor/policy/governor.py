@@ -29,7 +29,7 @@ from builddoctor.policy.planning import Planner, worth_a_search
 from builddoctor.policy.rest import rest_of_units, whole_s
 from builddoctor.policy.room import ALONE, Room
 from builddoctor.policy.runaway import RunawayRules, RunawayWatch
-from builddoctor.policy.running import SURE_SHARE, Running
+from builddoctor.policy.running import Running
 from builddoctor.policy.runs import Runs
 
 DRAIN_AFTER_S = 20.0
@@ -289,26 +289,30 @@ class Governor:
         solo = bool(self._solo) and not self._solo.isdisjoint(self._running)
         if asked is None:
             self._short, self._drains_to = False, None
-        first = asked is None or asked == self._waiting.first
+        first, grows, over_mib = asked is None or asked == self._waiting.first, self._growth.seen, room.over_mib
         again_s = now_s - ESTIMATE_AGAIN_S * max(1.0, len(self._waiting) / LONG_LINE)
         # Nothing was freed by somebody's asking: who waited before still does. Where nothing runs, somebody must start.
-        line = iter(self._waiting) if not self._running else self._waiting.in_turn()
+        line = self._waiting if not self._running else self._waiting.in_turn()
         for waiting in line if asked is None else self._waiting.only(asked):
             drained = self._drains_to
             if room.full or (drained is not None and waiting.key > drained.key):
                 break
-            if room.has_no_core_for(waiting):
+            if waiting.held_for == "cores" and room.has_no_core_for(waiting):
                 first = False
                 continue
-            if self._passed_over(waiting, room, now_s, again_s, first=first):
+            over = not first and waiting.held_for == "memory" and waiting.estimate.peak_mib > over_mib
+            if waiting.asked_at_s <= again_s and waiting.estimated_at_s <= again_s and not (over and grows):
+                room.estimate_again(waiting, self._estimator.estimate)
+            if over:
                 continue
             room.reach(waiting.urgency)
             reason = "another runs alone" if solo and self._running else self._blocked(waiting, room)
             if not reason:
                 actions.append(self._start(waiting, now_s))
                 room.taken(waiting)
-                solo = waiting.solo
+                solo, over_mib = waiting.solo, room.over_mib
                 continue
+            over_mib = room.over_mib
             self._short = self._short or reason == "memory"
             if waiting.held_for != reason:
                 waiting.held_for = reason
@@ -317,25 +321,17 @@ class Governor:
                     Hold(phase_id=waiting.phase.phase_id, needs_mib=needs_mib, free_mib=room.free_mib, reason=reason)
                 )
             if first and reason in ("memory", ALONE):
-                if reason == "memory" and self._planner.hangs_on(self._estimator.remaining_s(waiting.phase), now_s):
-                    room.keep_for(waiting)
-                if self._has_waited(waiting, now_s):
-                    # Nothing more starts beside it: memory drains to it.
-                    self._drains_to = waiting
+                self._held_first(waiting, room, reason, now_s)
             first = False
         return actions
 
-    def _passed_over(self, waiting: Waiting, room: Room, now_s: float, again_s: float, *, first: bool) -> bool:
-        """It surely does not fit. Its estimate is made anew at times: what others of its kind took is known since it
-        asked; those known from the past do not change."""
-        full = bool(self._running) and not first and room.surely_full_for(waiting)
-        old = waiting.asked_at_s <= again_s and waiting.estimated_at_s <= again_s
-        if old and room.estimates > 0 and not (full and self._growth.seen):
-            waiting.estimated_at_s = now_s
-            if waiting.estimate.spread_mib > SURE_SHARE * waiting.estimate.peak_mib:
-                room.estimates -= 1
-                waiting.estimate = self._estimator.estimate(waiting.phase)
-        return full
+    def _held_first(self, waiting: Waiting, room: Room, reason: str, now_s: float) -> None:
+        """The first in line waits for memory, or for all others to end: nobody is to make that longer."""
+        if reason == "memory" and self._planner.hangs_on(self._estimator.remaining_s(waiting.phase), now_s):
+            room.keep_for(waiting)
+        if self._has_waited(waiting, now_s):
+            # Nothing more starts beside it: memory drains to it.
+            self._drains_to = waiting
 
     def _blocked(self, waiting: Waiting, room: Room) -> str:
         """Why this phase cannot start now; empty when it can."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 
 import msgspec
 
@@ -69,15 +70,15 @@ class Line:
                 yield self._by_id[phase_id]
 
     def in_turn(self) -> Iterator[Waiting]:
-        """The most urgent, then some of the others: with every call the next ones."""
-        if len(self._ordered) <= NEAR + FAR:
-            yield from self
-            return
-        start = self._far if NEAR <= self._far < len(self._ordered) else NEAR
-        self._far = start + FAR
-        for _, phase_id in self._ordered[:NEAR] + self._ordered[start : start + FAR]:
-            if phase_id in self._by_id:
-                yield self._by_id[phase_id]
+        """The most urgent, then some of the others: with every call the next ones. One may leave when it was given."""
+        ordered = self._ordered
+        if len(ordered) > NEAR + FAR:
+            start = self._far if NEAR <= self._far < len(ordered) else NEAR
+            self._far = start + FAR
+            ordered = ordered[:NEAR] + ordered[start : start + FAR]
+        else:
+            ordered = ordered[:]
+        return map(self._by_id.__getitem__, map(itemgetter(1), ordered))
 
     def some(self, count: int) -> list[Waiting]:
         """No more than this many, from all parts of the line alike."""

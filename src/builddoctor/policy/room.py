@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from builddoctor.model.phase import Phase
+from builddoctor.model.phase import Estimate, Phase
 from builddoctor.policy.ahead import Ahead, Course, course, end_s
 from builddoctor.policy.growth import Growth
 from builddoctor.policy.line import Kept, Waiting
-from builddoctor.policy.running import Load, Running, risk_share
+from builddoctor.policy.running import SURE_SHARE, Load, Running, risk_share
 from builddoctor.policy.runs import Runs
 
 TRIES = 16
@@ -57,8 +57,7 @@ class Room:
         self._courses: list[tuple[float, Course]] | None = None
         self._most_urgent: tuple[float, float, float] | None = None
         self._tries = TRIES if growth.seen else 0
-        self.estimates = ESTIMATES
-        """how many more may be estimated anew in this pass"""
+        self._estimates = ESTIMATES
         self._first: tuple[float, float] | None = None
         """(when the first in line will find room, what will be left beside it)"""
 
@@ -73,15 +72,24 @@ class Room:
 
     def has_no_core_for(self, waiting: Waiting) -> bool:
         """It was held for want of a core before, and still is: a quick answer for a long line."""
-        return waiting.held_for == "cores" and len(self._running) > 0 and self._no_core(waiting)
+        return len(self._running) > 0 and self._no_core(waiting)
 
-    def surely_full_for(self, waiting: Waiting) -> bool:
-        """It was held for memory before, and no look ahead can help: another quick answer."""
-        return (
-            self._tries <= 0
-            and waiting.held_for == "memory"
-            and waiting.estimate.peak_mib > self._allowed_mib - self._load.expected_mib
-        )
+    @property
+    def over_mib(self) -> float:
+        """Who was held for memory before and expects more than this still is, and no look ahead can help: another
+        quick answer."""
+        if self._tries > 0 or not self._running:
+            return math.inf
+        return self._allowed_mib - self._load.expected_mib
+
+    def estimate_again(self, waiting: Waiting, estimate: Callable[[Phase], Estimate]) -> None:
+        """What others of its kind took is known since it asked; those known from the past do not change."""
+        if self._estimates <= 0:
+            return
+        waiting.estimated_at_s = self._now_s
+        if waiting.estimate.spread_mib > SURE_SHARE * waiting.estimate.peak_mib:
+            self._estimates -= 1
+            waiting.estimate = estimate(waiting.phase)
 
     def reach(self, urgency: float) -> None:
         """Come to a phase of this urgency; urgencies fall from call to call."""
