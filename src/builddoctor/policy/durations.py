@@ -33,7 +33,9 @@ class Durations:
     """Running factors of this build."""
 
     def __init__(self) -> None:
-        self._factor: dict[str, tuple[float, float]] = {}
+        self._factor: dict[tuple[PhaseKind, str], tuple[float, float]] = {}
+        self._scale: dict[tuple[PhaseKind, str], float] = {}
+        """the same factors, no logarithms"""
         self._then_s = self._now_s = PACE_PRIOR_S
 
     @property
@@ -52,11 +54,13 @@ class Durations:
         factor, count = self._factor.get(name, (0.0, PRIOR_WEIGHT))
         step = math.log(max(wall_s, 0.01) / self._first_guess_s(phase.kind, phase.input_mib, notes)) - factor
         count = min(count + 1, MEMORY)
-        self._factor[name] = (factor + max(-LARGEST_STEP, min(LARGEST_STEP, step)) / count, count)
+        factor += max(-LARGEST_STEP, min(LARGEST_STEP, step)) / count
+        self._factor[name], self._scale[name] = (factor, count), math.exp(factor)
 
     def wall_s(self, phase: Phase, notes: UnitNotes) -> float:
         """Time expected of one phase."""
-        if known_s := _known_s(phase, notes):
+        # Asked of all that run, at each end of one: no call more than needed.
+        if notes.past is not None and (known_s := _known_s(phase, notes)):
             return self.pace * known_s
         return self._guess_s(phase.kind, phase.input_mib, notes)
 
@@ -76,8 +80,7 @@ class Durations:
         return own_s + self.pace * past_s
 
     def _guess_s(self, kind: PhaseKind, input_mib: float, notes: UnitNotes) -> float:
-        factor, _ = self._factor.get(_name(kind, notes), (0.0, 0.0))
-        return self._first_guess_s(kind, input_mib, notes) * math.exp(factor)
+        return self._first_guess_s(kind, input_mib, notes) * self._scale.get(_name(kind, notes), 1.0)
 
     def _first_guess_s(self, kind: PhaseKind, input_mib: float, notes: UnitNotes) -> float:
         """Fits of TransformerEngine's phases."""
@@ -118,7 +121,6 @@ def _known_s(phase: Phase, notes: UnitNotes) -> float:
     return known.wall_s if known is not None else 0.0
 
 
-def _name(kind: PhaseKind, notes: UnitNotes) -> str:
+def _name(kind: PhaseKind, notes: UnitNotes) -> tuple[PhaseKind, str]:
     """Which first guess it was."""
-    after = "cicc" if notes.cicc is not None else "front end" if notes.front_end is not None else ""
-    return f"{kind.value} {after}"
+    return kind, "cicc" if notes.cicc is not None else "front end" if notes.front_end is not None else ""
