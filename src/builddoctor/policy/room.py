@@ -173,6 +173,10 @@ class Room:
     def keep_for(self, first: Waiting) -> None:
         """The build's end hangs on this phase, which waits for memory: nobody may start that makes it wait longer."""
         held_mib = self._load.committed_mib
+        left_mib = held_mib - sum([run.expected_mib for run in self._running])
+        if left_mib + first.estimate.reserve_mib > self._allowed_mib:
+            # Not even when all have ended: it will run alone.
+            return
         ends = sorted([(self._end_s(run), run.expected_mib) for run in self._running])
         for then_s, freed_mib in ends:
             held_mib -= freed_mib
