@@ -8,6 +8,7 @@ from builddoctor.model.phase import Estimate, Phase, PhaseKind
 from builddoctor.policy.actions import Action, Admit
 from builddoctor.policy.events import Event, PhaseAsked, Sampled, Tick
 from builddoctor.policy.governor import DRAIN_AFTER_S, LINGER_S, Governor
+from builddoctor.policy.line import FAR, NEAR
 from builddoctor.policy.running import RISK
 from unit.builders import TableEstimator, asked, ended, phase
 
@@ -104,3 +105,18 @@ def test_memory_does_not_drain_to_what_waits_for_its_turn() -> None:
     feed(governor, ask(2, "b"))
     feed(governor, ask(3, "c"), DRAIN_AFTER_S)
     assert admitted(feed(governor, ask(4, "d"), DRAIN_AFTER_S + 1)) == [4]
+
+
+def test_a_question_is_no_turn_of_the_others() -> None:
+    """Who waited before is not looked at for it, and a long line is gone through in turn by passes alone."""
+    count = NEAR + 3 * FAR
+    governor = Governor(
+        TableEstimator({1: 900.0} | dict.fromkeys(range(2, count + 3), 200.0)), slots=8, budget_mib=1000
+    )
+    for each in range(1, count + 2):
+        feed(governor, asked(each))
+    before = [each.phase.phase_id for each in governor.line.in_turn()]
+    feed(governor, asked(count + 2))
+    after = [each.phase.phase_id for each in governor.line.in_turn()]
+    assert after[:NEAR] == before[:NEAR]
+    assert after[NEAR] == before[-1] + 1

@@ -292,8 +292,8 @@ class Governor:
         first, grows, over_mib = asked is None or asked == self._waiting.first, self._growth.seen, room.over_mib
         again_s = now_s - ESTIMATE_AGAIN_S * max(1.0, len(self._waiting) / LONG_LINE)
         # Nothing was freed by somebody's asking: who waited before still does. Where nothing runs, somebody must start.
-        line = self._waiting if not self._running else self._waiting.in_turn()
-        for waiting in line if asked is None else self._waiting.only(asked):
+        whole = self._waiting.in_turn if self._running else self._waiting.__iter__
+        for waiting in whole() if asked is None else self._waiting.only(asked):
             drained = self._drains_to
             if room.full or (drained is not None and waiting.key > drained.key):
                 break
