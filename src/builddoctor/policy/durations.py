@@ -16,6 +16,7 @@ from builddoctor.policy.outlook import to_come
 from builddoctor.policy.past import recall
 
 PRIOR_WEIGHT = 4.0
+UNSEEN = (0.0, PRIOR_WEIGHT, 1.0)
 LARGEST_STEP = 2.0
 """One odd phase moves a factor by no more than this residual over the number seen."""
 
@@ -33,9 +34,8 @@ class Durations:
     """Running factors of this build."""
 
     def __init__(self) -> None:
-        self._factor: dict[tuple[PhaseKind, str], tuple[float, float]] = {}
-        self._scale: dict[tuple[PhaseKind, str], float] = {}
-        """the same factors, no logarithms"""
+        self._factor: dict[tuple[PhaseKind, str], tuple[float, float, float]] = {}
+        """(logarithm, how many phases it stands for, factor)"""
         self._then_s = self._now_s = PACE_PRIOR_S
 
     @property
@@ -51,16 +51,15 @@ class Durations:
             self._then_s = PACE_MEMORY * self._then_s + known_s
             self._now_s = PACE_MEMORY * self._now_s + wall_s
         name = _name(phase.kind, notes)
-        factor, count = self._factor.get(name, (0.0, PRIOR_WEIGHT))
+        factor, count, _ = self._factor.get(name, UNSEEN)
         step = math.log(max(wall_s, 0.01) / self._first_guess_s(phase.kind, phase.input_mib, notes)) - factor
         count = min(count + 1, MEMORY)
         factor += max(-LARGEST_STEP, min(LARGEST_STEP, step)) / count
-        self._factor[name], self._scale[name] = (factor, count), math.exp(factor)
+        self._factor[name] = (factor, count, math.exp(factor))
 
     def wall_s(self, phase: Phase, notes: UnitNotes) -> float:
         """Time expected of one phase."""
-        # Asked of all that run, at each end of one: no call more than needed.
-        if notes.past is not None and (known_s := _known_s(phase, notes)):
+        if known_s := _known_s(phase, notes):
             return self.pace * known_s
         return self._guess_s(phase.kind, phase.input_mib, notes)
 
@@ -80,7 +79,7 @@ class Durations:
         return own_s + self.pace * past_s
 
     def _guess_s(self, kind: PhaseKind, input_mib: float, notes: UnitNotes) -> float:
-        return self._first_guess_s(kind, input_mib, notes) * self._scale.get(_name(kind, notes), 1.0)
+        return self._first_guess_s(kind, input_mib, notes) * self._factor.get(_name(kind, notes), UNSEEN)[2]
 
     def _first_guess_s(self, kind: PhaseKind, input_mib: float, notes: UnitNotes) -> float:
         """Fits of TransformerEngine's phases."""

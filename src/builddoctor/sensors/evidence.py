@@ -41,7 +41,7 @@ def read_evidence(root: SystemRoot, place: CgroupPlace | None, *, proven: bool =
     if place is None:
         return Evidence(host_oom_kill=host)
     read = _level_v1 if place.version == 1 else _level_v2
-    levels = tuple([read(root, directory) for directory in place.directories])
+    levels = tuple(read(root, directory) for directory in place.directories)
     marks = [mark for directory in place.directories if (mark := _oomd_mark(root, directory)) is not None]
     states: dict[str, int] = {}
     if place.version == 1:

@@ -200,8 +200,7 @@ class Session:
                 connection.send("return")
                 return
             connection.send(word, *live.extra)
-            word = "again"
-            ended = await self._run_once(connection, live)
+            word, ended = "again", await self._run_once(connection, live)
             if ended is None:
                 return
             if live.phase.phase_id not in self.live:
