@@ -30,8 +30,12 @@ def test_the_page_tables_are_asked_where_resident_sizes_read_as_zero(program: Pr
         done = group.run(command, env=program.env, cwd=program.folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("resident sizes read as zero here") == 1
-    curve = [record.rss_mib for record in program.records() if isinstance(record, PhaseCurve)]
-    assert max(curve) == pytest.approx(405, abs=15)
+    records = program.records()
+    (peak,) = [record.peak_mib for record in records if isinstance(record, PhaseFinished)]
+    assert peak == pytest.approx(405, abs=15)
+    curve = [record.rss_mib for record in records if isinstance(record, PhaseCurve)]
+    # The last points may be left out: less than a twentieth is no step.
+    assert peak * 0.9 < max(curve) < peak + 0.1
     assert len(curve) > 3, "it rises in one step"
 
 
