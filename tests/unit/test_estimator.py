@@ -82,6 +82,18 @@ def test_cicc_predicts_the_host_compile_better_than_the_front_end() -> None:
     assert after.source == "cicc of the unit"
 
 
+def test_host_code_of_like_size_holds_a_bound_down_where_cicc_says_nothing() -> None:
+    """The example's host compiles take 300 to 1250 MiB after a cicc of 110: 8 times a like guess, after one of 2 GiB,
+    would be more than any machine has to spare."""
+    estimator = LearningEstimator()
+    for number, took_mib in enumerate((702.0, 928.0, 1247.0, 606.0)):
+        finish(estimator, phase(unit_id=f"u{number}", arch="sm_90"), 112.0)
+        finish(estimator, phase(unit_id=f"u{number}", kind=PhaseKind.HOST, input_mib=1.56), took_mib)
+    finish(estimator, phase(unit_id="large", arch="sm_90"), 2178.0)
+    guess = estimator.estimate(phase(unit_id="large", kind=PhaseKind.HOST, input_mib=1.6))
+    assert 1000 < guess.reserve_mib < 3000
+
+
 def test_another_arch_of_a_unit_raises_what_is_expected_of_the_next() -> None:
     """The same code for another arch is evidence beside the front end."""
     estimator = LearningEstimator()

@@ -90,7 +90,11 @@ def clues(phase: Phase, notes: UnitNotes) -> list[Clue]:
     if kind is PhaseKind.PTXAS:
         return [Clue(Sort.PTXAS, size, by_size)]
     if kind is PhaseKind.HOST:
-        return [_of_host(size, notes, by_size)]
+        found = [_of_host(size, notes, by_size)]
+        if size >= PREPROCESSED_MIB and found[0].sort is not Sort.HOST_OF_SIZE:
+            # Where the host compiler has no part in what keeps cicc busy, sizes tell which units are alike.
+            found.append(Clue(Sort.HOST_OF_SIZE, size, by_size))
+        return found
     return [Clue(Sort.LINK, size, by_size)]
 
 
