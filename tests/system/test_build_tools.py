@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from builddoctor.doctor.build_tools import build_tool_checks
+from builddoctor.doctor.examine import Question, examine_briefly
 from builddoctor.doctor.source import source_checks
+from builddoctor.doctor.subject import Subject
 from builddoctor.intercept.build_tools import examine_build_tools
 from builddoctor.model.build_tools import BuildTools
 from builddoctor.model.check import Check, Status
+from builddoctor.sensors.root import SystemRoot
 from builddoctor.sensors.source import examine_source
 from builddoctor.sensors.toolkits import OVERLAY_MARK
 
@@ -286,3 +289,23 @@ def test_a_log_that_ninja_does_not_read_starts_over(configured: Path, tmp_path: 
     ).stdout
     assert "[2/2]" in said
     assert "ninja-log" not in looked_at(configured, os.environ)
+
+
+@pytest.mark.parametrize("build", [False, True])
+@pytest.mark.parametrize("with_tools", [False, True])
+def test_before_a_command_of_ones_own_tools_are_asked_only_for_what_an_earlier_build_left(
+    tmp_path: Path, build: bool, with_tools: bool
+) -> None:
+    asked = tmp_path / "asked"
+    for name in ("cmake", "ninja", "python3"):
+        command(tmp_path / "bin" / name, f"echo {name} >> {asked}; echo 3.30.1")
+    project = tmp_path / "project"
+    (project / "build").mkdir(parents=True)
+    (project / "CMakeLists.txt").write_text(CMAKE_LISTS)
+    if build:
+        (project / "build" / "CMakeCache.txt").write_text("CMAKE_GENERATOR:INTERNAL=Ninja\n")
+    env = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    question = Question(subject=Subject(folder=project))
+    examine_briefly(SystemRoot(), env, question, with_tools=with_tools)
+    names = set(asked.read_text().split()) if asked.exists() else set()
+    assert ("cmake" in names, "ninja" in names) == ((True, True) if with_tools or build else (False, False))

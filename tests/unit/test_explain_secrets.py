@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from builddoctor.cli.app import app
+from builddoctor.cli.app import make_app
 from builddoctor.diagnose.explaining import explain
 
 LETTERS = "EXAMPLEexample1234"
@@ -90,7 +90,7 @@ def test_the_command_prints_no_credential(tmp_path: Path, what: str) -> None:
     log = tmp_path / "build.log"
     log.write_text(AROUND["unknown"].format(line=line))
     for options in ([], ["--json"]):
-        result = CliRunner().invoke(app, ["explain", str(log), *options])
+        result = CliRunner().invoke(make_app(), ["explain", str(log), *options])
         assert result.exception is None or isinstance(result.exception, SystemExit)
         assert result.output
         assert secret not in result.output

@@ -4,57 +4,34 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 import builddoctor
-from builddoctor.cli import (
-    build,
-    doctor,
-    explain,
-    history,
-    machine,
-    plan,
-    recipe,
-    recipe_render,
-    run,
-    toolkit,
-    trace,
-    trace_export,
-    trace_repro,
-    view,
-    watch,
-)
+from builddoctor.cli.commands import COMMANDS, needed
 from builddoctor.cli.output import print_error, print_notes
 from builddoctor.errors import BuildDoctorError, MemoryBudgetError, UsageError
 
 # Typer re-exports BadParameter alone, and carries a click of its own from 0.17 on: this is its base in both.
 _ParsingError = typer.BadParameter.__mro__[1]
 
-app = typer.Typer(
-    name="builddoctor",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-app.command("build")(build.build)
-app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
-app.command("doctor")(doctor.doctor)
-app.command("plan")(plan.plan)
-app.command("watch")(watch.watch)
-app.command("explain")(explain.explain)
-trace.app.command("view")(view.view)
-trace.app.command("export")(trace_export.export)
-trace.app.command("repro")(trace_repro.repro)
-app.add_typer(trace.app, name="trace")
-app.add_typer(toolkit.app, name="toolkit")
-app.add_typer(machine.app, name="machine")
-app.add_typer(history.app, name="history")
-recipe.app.command("render")(recipe_render.render)
-app.add_typer(recipe.app, name="recipe")
+
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The program with these commands."""
+    app = typer.Typer(
+        name="builddoctor",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    for name in names:
+        COMMANDS[name](app)
+    app.callback()(_program)
+    return app
 
 
 def _version(value: bool) -> None:
@@ -63,8 +40,7 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def callback(
+def _program(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -76,8 +52,9 @@ def callback(
 def main(arguments: list[str] | None = None) -> int:
     """Run the program; gives its exit code. A failed build's own code passes through unchanged."""
     _open_standard_files()
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(args=arguments, standalone_mode=False)
+        code = make_app(needed(words))(args=words, standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except BuildDoctorError as error:

@@ -13,7 +13,6 @@ import typer
 from builddoctor.cli import options
 from builddoctor.cli.archs import archs_of
 from builddoctor.cli.output import json_text, print_data, print_notes
-from builddoctor.cli.staging import staged_request
 from builddoctor.cli.supervised import run_supervised
 from builddoctor.errors import FolderNotWritableError
 from builddoctor.intercept.object_caches import Mode
@@ -128,6 +127,9 @@ def build(
         print_data(json_text(plan) if json else _script(plan))
         return 0
     if strategy == "staged":
+        # Only here: with what it imports every build would start later.
+        from builddoctor.cli.staging import staged_request
+
         request = staged_request(request, os.environ, build_folder=plan.output if plan.kind == "cmake" else plan.kept)
     code = run_supervised(request, ready=lambda: _make_ready(plan), named_recipe=named_recipe)
     if code == 0 and plan.kind == "python":

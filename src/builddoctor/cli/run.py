@@ -10,7 +10,6 @@ import typer
 
 from builddoctor.cli import options
 from builddoctor.cli.archs import archs_of
-from builddoctor.cli.staging import staged_request
 from builddoctor.cli.supervised import run_supervised
 from builddoctor.errors import UsageError
 from builddoctor.trace.masking import mask_argv
@@ -58,5 +57,8 @@ def run(
         strategy=strategy,
     )
     if strategy == "staged":
+        # Only here: with what it imports every build would start later.
+        from builddoctor.cli.staging import staged_request
+
         request = staged_request(request, os.environ)
     return run_supervised(request, named_recipe=named_recipe)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.cli.last_words import last_words
 from builddoctor.cli.output import print_error, print_notes
 from builddoctor.errors import FolderNotWritableError
 from builddoctor.intercept import nested
@@ -76,7 +75,12 @@ def _show(request: RunRequest, outcome: Finished) -> None:
     blame = describe(given_up.phase) if given_up is not None else ""
     peak_mib = given_up.peak_mib if given_up is not None else 0.0
     summary = outcome.summary
-    last = last_words(summary.trace) if summary.result == "failed" else []
+    last: list[str] = []
+    if summary.result == "failed":
+        # Only here: with what it imports every build would start later.
+        from builddoctor.cli.last_words import last_words
+
+        last = last_words(summary.trace)
     staged = bool(request.stages)
     words = closing(summary, title=request.title, blame=blame, peak_mib=peak_mib, last=last, staged=staged)
     print_notes([*words, *(f"  recipe  {line}" for line in outcome.beyond)])

@@ -24,7 +24,7 @@ from builddoctor.doctor.storage import BUILD, CACHE, TRACES, storage_checks
 from builddoctor.doctor.subject import Subject
 from builddoctor.doctor.toolkit import toolkit_checks
 from builddoctor.doctor.weight import Weight, weigh
-from builddoctor.intercept.build_tools import examine_build_tools
+from builddoctor.intercept.build_tools import examine_build_tools, unasked_build_tools
 from builddoctor.intercept.side_by_side import Patience, side_by_side
 from builddoctor.intercept.toolchain import PATIENCE_S, examine_toolchain
 from builddoctor.model.build_tools import BuildTools
@@ -88,7 +88,7 @@ def examine_briefly(root: SystemRoot, env: Mapping[str, str], question: Question
 
     ``with_tools``: the project is built the usual way, so cmake, python and its packages matter too.
     """
-    read = _read(root, env, question)
+    read = _read(root, env, question, with_tools=with_tools)
     subject = question.subject
     checks = memory_checks(read.machine, _weight(question), archs=len(subject.archs)) + _disk(read, subject)
     if read.toolchain.toolkit is not None:
@@ -100,8 +100,8 @@ def examine_briefly(root: SystemRoot, env: Mapping[str, str], question: Question
     return _report(read.machine, subject, checks)
 
 
-def _read(root: SystemRoot, env: Mapping[str, str], question: Question) -> _Read:
-    """Programs are asked while files are read."""
+def _read(root: SystemRoot, env: Mapping[str, str], question: Question, *, with_tools: bool = True) -> _Read:
+    """Programs are asked while files are read. ``with_tools``: cmake, python and ninja too, which take longest."""
     subject = question.subject
     patience = Patience(PATIENCE_S)
     with side_by_side(patience) as pool:
@@ -117,7 +117,10 @@ def _read(root: SystemRoot, env: Mapping[str, str], question: Question) -> _Read
             )
         )
         source = examine_source(subject.folder, env) if subject.folder is not None else None
-        tools = pool.submit(partial(examine_build_tools, env, source, patience=patience))
+        # What an earlier build left asks for the version of its ninja.
+        asked = with_tools or (source is not None and bool(source.build_folders))
+        ask_tools = partial(examine_build_tools, env, source, patience=patience)
+        tools = pool.submit(ask_tools if asked else partial(unasked_build_tools, env))
         folders = [(BUILD, _build_folder(source))] if source is not None else []
         folders += [(role, path) for role, path in ((CACHE, question.cache), (TRACES, question.traces)) if path]
         return _Read(

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from builddoctor.intercept.build_python import examine_python
 from builddoctor.intercept.captured import run_captured
 from builddoctor.intercept.side_by_side import Patience, side_by_side
@@ -57,16 +59,23 @@ def examine_build_tools(
         if found is not None and found.version_of("ninja"):
             ninjas += [pool.submit(partial(ask, "ninja", path, origin="package")) for path in _programs(bins, "ninja")]
         known = _once(job.result() for job in ninjas)
-        return BuildTools(
-            cmakes=_once(job.result() for job in cmakes),
+        return msgspec.structs.replace(
+            unasked_build_tools(env),
             ninjas=known,
             configured_ninjas=tuple(_configured(source, known)),
-            make=_which("make", env),
-            git=_which("git", env),
-            ccache=_which("ccache", env),
-            sccache=_which("sccache", env),
+            cmakes=_once(job.result() for job in cmakes),
             python=found,
         )
+
+
+def unasked_build_tools(env: Mapping[str, str]) -> BuildTools:
+    """Where the tools are that nobody has to ask for a version: no program is run."""
+    return BuildTools(
+        make=_which("make", env),
+        git=_which("git", env),
+        ccache=_which("ccache", env),
+        sccache=_which("sccache", env),
+    )
 
 
 def _ask(name: str, path: str, *, env: Mapping[str, str], origin: Origin, patience: Patience) -> Program:

@@ -12,11 +12,16 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
-from builddoctor.intercept.captured import run_captured
+from builddoctor.intercept.captured import PROBE_TIMEOUT_S, run_captured
+from builddoctor.intercept.side_by_side import Patience, side_by_side
 from builddoctor.model.toolkit import HostCompiler
 from builddoctor.sensors.search_path import path_folders
+
+PATIENCE_S = 10 * PROBE_TIMEOUT_S
+"""For all compilers. One that was not asked is not gated: only Ctrl-C is to end the questions."""
 
 PROGRAMS = ("cc1", "cc1plus", "lto1", "collect2")
 _GCC_NAME = re.compile(r"\A(?:[\w.]+-)*(?:gcc|g\+\+|cc|c\+\+)(?:-\d+(?:\.\d+)*)?\Z")
@@ -28,17 +33,19 @@ def host_compilers(env: Mapping[str, str]) -> list[HostCompiler]:
     clean = {name: value for name, value in env.items() if name not in ("COMPILER_PATH", "GCC_EXEC_PREFIX")}
     found: dict[tuple[str, str], HostCompiler] = {}
     ambiguous: set[tuple[str, str]] = set()
-    seen: set[str] = set()
+    drivers: dict[str, str] = {}
     for driver in _drivers(env):
         real = os.path.realpath(driver)
-        if real in seen or not os.access(real, os.X_OK) or "ccache" in Path(real).name:
-            continue
-        seen.add(real)
-        compiler = _ask(driver, clean)
-        if compiler is not None:
-            key = (compiler.machine, compiler.version)
-            if found.setdefault(key, compiler).programs != compiler.programs:
-                ambiguous.add(key)
+        if real not in drivers and os.access(real, os.X_OK) and "ccache" not in Path(real).name:
+            drivers[real] = driver
+    patience = Patience(PATIENCE_S)
+    with side_by_side(patience) as together:
+        asked = [together.submit(partial(_ask, driver, clean, patience)) for driver in drivers.values()]
+        answers = [job.result() for job in asked]
+    for compiler in filter(None, answers):
+        key = (compiler.machine, compiler.version)
+        if found.setdefault(key, compiler).programs != compiler.programs:
+            ambiguous.add(key)
     return [compiler for key, compiler in found.items() if key not in ambiguous]
 
 
@@ -64,16 +71,17 @@ def clangs(env: Mapping[str, str]) -> list[tuple[str, str]]:
     return sorted(found.items())
 
 
-def _ask(driver: str, env: Mapping[str, str]) -> HostCompiler | None:
-    machine = run_captured([driver, "-dumpmachine"], env=env)
+def _ask(driver: str, env: Mapping[str, str], patience: Patience) -> HostCompiler | None:
+    ask = partial(run_captured, env=env, patience=patience)
+    machine = ask([driver, "-dumpmachine"])
     if machine.status != 0:
         return None
-    version = run_captured([driver, "-dumpversion"], env=env)
+    version = ask([driver, "-dumpversion"])
     if version.status != 0:
         return None
     programs = []
     for name in PROGRAMS:
-        path = run_captured([driver, f"-print-prog-name={name}"], env=env).output.strip()
+        path = ask([driver, f"-print-prog-name={name}"]).output.strip()
         # A program that this gcc does not have is answered with its bare name.
         if os.path.isabs(path) and os.access(path, os.X_OK):
             programs.append((name, os.path.realpath(path)))

@@ -12,7 +12,6 @@ import importlib.resources
 import os
 import stat
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -21,7 +20,6 @@ import platformdirs
 
 from builddoctor.errors import RecipeError
 from builddoctor.model.recipe import Recipe
-from builddoctor.recipes.fetched import fetch, file_name
 from builddoctor.recipes.image_layout import PREFIX, recipe_in_layout, recipes_in_layout
 from builddoctor.recipes.reading import parse_recipe, read_recipe
 from builddoctor.units import escaped, one_line, printable
@@ -86,8 +84,11 @@ def find_recipe(wanted: str, env: Mapping[str, str], cwd: Path | str) -> Shelved
         return Shelved(name=_stem(name), origin="an image layout", recipe=parse_recipe(text, name))
     scheme = urllib.parse.urlsplit(wanted).scheme.lower() if "://" in wanted else ""
     if scheme == "file":
-        return _of_file(Path(urllib.request.url2pathname(urllib.parse.urlsplit(wanted).path)))
+        return _of_file(Path(urllib.parse.unquote(urllib.parse.urlsplit(wanted).path)))
     if scheme:
+        # Only here: every build imports this module, and few need a web client.
+        from builddoctor.recipes.fetched import fetch, file_name
+
         text = fetch(wanted, env)
         return Shelved(name=_stem(file_name(wanted)), origin=one_line(wanted), recipe=parse_recipe(text, wanted))
     if "/" in wanted or wanted.endswith(".toml"):
