@@ -166,3 +166,32 @@ def test_an_answer_reaches_the_gate_and_nobody_minds_one_that_is_gone(tmp_path: 
         server.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("fault", ["taken", "served"])
+def test_a_gate_is_let_go_where_we_cannot_serve_it(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on by itself then, where silence would hold its compiler for ever; and the fault is heard of at once."""
+
+    def refuse(*_: object) -> tuple[int, int]:
+        raise MemoryError
+
+    async def handle(connection: Connection) -> None:
+        await connection.receive()
+        refuse()
+
+    async def run() -> list[object]:
+        faults: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: faults.append(what["exception"]))
+        server = await serve(tmp_path / "s", handle)
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
+        writer.write(ask("a.ii"))
+        # What it said may be unread: the kernel calls that a reset.
+        with suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(), 60) == b""
+        await end(writer)
+        server.close()
+        return faults
+
+    if fault == "taken":
+        monkeypatch.setattr("builddoctor.intercept.protocol._peer", refuse)
+    assert [type(each) for each in asyncio.run(run())] == [MemoryError]

@@ -88,6 +88,17 @@ def test_counters_are_shared_by_those_that_start_together(version: int) -> None:
     assert evidence.baseline(OTHER_GATE, now_s=1.21).place != first.place
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_kill_that_was_counted_for_one_is_not_for_another_who_starts_next(version: int) -> None:
+    """The other's counters are read anew, though only a moment has passed: it may fail by itself."""
+    machine = Machine(version=version, groups={OURS: "/a", GATE: "/a"})
+    evidence = KillEvidence(machine)
+    first = evidence.baseline(GATE, now_s=1.0)
+    machine.kill("/a", times=2)
+    assert evidence.claim(first).by_kernel
+    assert evidence.claim(evidence.baseline(GATE, now_s=1.05)) is KillCause.OUTSIDE
+
+
 @pytest.mark.trap(21)
 @pytest.mark.parametrize(("version", "ours"), [(1, 0), (2, 1)])
 def test_a_kill_in_a_group_of_the_tools_own_is_found(version: int, ours: int) -> None:

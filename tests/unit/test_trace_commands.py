@@ -6,13 +6,16 @@ import csv
 import io
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from builddoctor.cli.app import main
 from builddoctor.cli.last_words import last_words
+from builddoctor.cli.supervised import run_supervised
 from builddoctor.errors import TraceError
+from builddoctor.model.request import RunRequest
 from builddoctor.trace.records import AnyRecord, End
 from unit.builders import header, summary
 from unit.test_trace_pages import EVIL
@@ -240,3 +243,24 @@ def test_the_last_words_need_a_trace_that_can_be_read(traces: Path, tmp_path: Pa
     failed = End(at_s=17.0, summary=summary(result="failed", exit_code=3))
     path = lay(tmp_path / "t.jsonl", *records(trace_id="ddd444"), failed)
     assert last_words(str(path))[-1].startswith("  more    builddoctor trace show ddd444")
+
+
+def test_a_build_that_failed_keeps_its_exit_code_where_we_cannot_say_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """builddoctor was taken away or replaced while the build ran, or there is no memory."""
+
+    def gone(_: str) -> list[str]:
+        raise ImportError("no module named builddoctor.render")
+
+    monkeypatch.setattr("builddoctor.cli.last_words.last_words", gone)
+    session = SimpleNamespace(given_up=None)
+    found = summary(result="failed", exit_code=3, trace=str(tmp_path / "none.jsonl"))
+    request = RunRequest(command=("ninja",), cwd=str(tmp_path), summary=str(tmp_path / "s.json"))
+    monkeypatch.setattr(
+        "builddoctor.cli.supervised.supervise",
+        lambda *_, **__: SimpleNamespace(summary=found, session=session, beyond=()),
+    )
+    assert run_supervised(request, env={}) == 3
+    assert msgspec.json.decode((tmp_path / "s.json").read_bytes())["exit_code"] == 3
+    assert "why it failed cannot be told here" in capsys.readouterr().err

@@ -58,9 +58,9 @@ def run_supervised(
         say=print_notes,
         named_recipe=named_recipe,
     )
-    _show(request, outcome)
     if request.summary:
         _write_summary(Path(request.summary), outcome)
+    _show(request, outcome)
     return outcome.summary.exit_code
 
 
@@ -75,15 +75,21 @@ def _show(request: RunRequest, outcome: Finished) -> None:
     blame = describe(given_up.phase) if given_up is not None else ""
     peak_mib = given_up.peak_mib if given_up is not None else 0.0
     summary = outcome.summary
-    last: list[str] = []
-    if summary.result == "failed":
-        # Only here: with what it imports every build would start later.
-        from builddoctor.cli.last_words import last_words
-
-        last = last_words(summary.trace)
+    last = _last_words(summary.trace) if summary.result == "failed" else []
     staged = bool(request.stages)
     words = closing(summary, title=request.title, blame=blame, peak_mib=peak_mib, last=last, staged=staged)
     print_notes([*words, *(f"  recipe  {line}" for line in outcome.beyond)])
+
+
+def _last_words(trace: str) -> list[str]:
+    try:
+        # Only here: with what it imports every build would start later.
+        from builddoctor.cli.last_words import last_words
+
+        return last_words(trace)
+    except Exception as error:  # noqa: BLE001 - the build's own result is worth more: builddoctor may be another by now
+        print_notes([f"why it failed cannot be told here ({error!r}): builddoctor trace show {trace}"])
+        return []
 
 
 def _write_summary(path: Path, outcome: Finished) -> None:

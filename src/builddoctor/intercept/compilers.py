@@ -8,6 +8,7 @@ Does *not* cover: clang in one process, which has no such step: it is gated as a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from builddoctor.intercept.captured import PROBE_TIMEOUT_S, run_captured
+from builddoctor.intercept.captured import PROBE_TIMEOUT_S, Captured, run_captured
 from builddoctor.intercept.side_by_side import Patience, side_by_side
 from builddoctor.model.toolkit import HostCompiler
 from builddoctor.sensors.search_path import path_folders
@@ -40,8 +41,17 @@ def host_compilers(env: Mapping[str, str]) -> list[HostCompiler]:
             drivers[real] = driver
     patience = Patience(PATIENCE_S)
     with side_by_side(patience) as together:
-        asked = [together.submit(partial(_ask, driver, clean, patience)) for driver in drivers.values()]
-        answers = [job.result() for job in asked]
+        jobs = [(driver, together.submit(partial(_ask, driver, clean, patience))) for driver in drivers.values()]
+        answers, refused = [], []
+        for driver, job in jobs:
+            try:
+                answers.append(job.result())
+            except _NotStartedError:
+                refused.append(driver)
+    for driver in refused:
+        # Where processes are few (``ulimit -u``, pids.max) eight at once may be too many, and one is not.
+        with contextlib.suppress(_NotStartedError):
+            answers.append(_ask(driver, clean, patience))
     for compiler in filter(None, answers):
         key = (compiler.machine, compiler.version)
         if found.setdefault(key, compiler).programs != compiler.programs:
@@ -71,17 +81,26 @@ def clangs(env: Mapping[str, str]) -> list[tuple[str, str]]:
     return sorted(found.items())
 
 
+class _NotStartedError(Exception):
+    """The compiler was not even asked."""
+
+
 def _ask(driver: str, env: Mapping[str, str], patience: Patience) -> HostCompiler | None:
-    ask = partial(run_captured, env=env, patience=patience)
-    machine = ask([driver, "-dumpmachine"])
+    def ask(question: str) -> Captured:
+        said = run_captured([driver, question], env=env, patience=patience)
+        if said.status is None and not said.silent:
+            raise _NotStartedError
+        return said
+
+    machine = ask("-dumpmachine")
     if machine.status != 0:
         return None
-    version = ask([driver, "-dumpversion"])
+    version = ask("-dumpversion")
     if version.status != 0:
         return None
     programs = []
     for name in PROGRAMS:
-        path = ask([driver, f"-print-prog-name={name}"]).output.strip()
+        path = ask(f"-print-prog-name={name}").output.strip()
         # A program that this gcc does not have is answered with its bare name.
         if os.path.isabs(path) and os.access(path, os.X_OK):
             programs.append((name, os.path.realpath(path)))

@@ -95,11 +95,16 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.peer_pid, uid = _peer(transport)
-        if uid != os.getuid():
+        try:
+            self.peer_pid, uid = _peer(transport)
+            if uid != os.getuid():
+                transport.abort()
+                return
+            self._task = asyncio.get_running_loop().create_task(self._serve())
+        except BaseException:
+            # Nobody would answer it (no memory for a task, say): let go, it goes on by itself.
             transport.abort()
-            return
-        self._task = asyncio.get_running_loop().create_task(self._serve())
+            raise
 
     def get_buffer(self, _: int) -> memoryview:
         return self._buffer
@@ -152,6 +157,8 @@ class Connection(asyncio.BufferedProtocol):
     async def _serve(self) -> None:
         try:
             await self._handle(self)
+        except Exception as error:  # noqa: BLE001 - a fault of ours: said now, not when this task is collected
+            asyncio.get_running_loop().call_exception_handler({"message": "a gate is let go", "exception": error})
         finally:
             if self._transport is not None:
                 self._transport.close()

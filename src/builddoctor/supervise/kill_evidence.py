@@ -84,6 +84,8 @@ class KillEvidence:
     def claim(self, before: Baseline | None) -> KillCause:
         """A process died of a SIGKILL that we did not send: who was it? Each counted kill explains one death."""
         before = before or Baseline(place=self._ours, evidence=self._at_start)
+        # Who is let start from now on is not to be put down to what is counted here.
+        self._latest = None
         after = read_evidence(self._root, before.place, proven=before.evidence.proven)
         ample = bool(self._spare) and min(self._spare) >= AMPLE_RESERVES and not self._hidden
         cause = compare(before.evidence, after, ample=ample)
