@@ -113,7 +113,12 @@ def _of_trace(path: Path, rows: list[dict]) -> DataSet:
     phases = tuple(done for _, done in sorted(found, key=lambda each: each[0]))
     head = rows[0]
     return DataSet(
-        name=path.stem, project=Path(head["cwd"]).name, host_arch="x86_64", nvcc=head.get("nvcc", ""), phases=phases
+        name=path.stem,
+        project=head.get("project") or Path(head["cwd"]).name,
+        version=head.get("project_version", ""),
+        host_arch=head.get("host_arch", "x86_64"),
+        nvcc=head.get("nvcc", ""),
+        phases=phases,
     )
 
 
@@ -125,8 +130,8 @@ def kept() -> list[DataSet]:
     tests = ROOT / "tests" / "data"
     example = of_recipe.workload(read_recipe(ROOT / "recipes" / "attention_kernels-x86_64.toml"))
     return [
-        _of_workload("TransformerEngine", "2.8", from_digest(tests / "te-2.8-sm100.csv")),
-        _of_workload("TransformerEngine", "2.11", from_digest(tests / "te-2.11-sm100-sample.csv")),
+        _of_workload("transformer_engine", "2.8", from_digest(tests / "te-2.8-sm100.csv")),
+        _of_workload("transformer_engine", "2.11", from_digest(tests / "te-2.11-sm100-sample.csv")),
         _of_workload("attention-kernels", "0.1.0", example),
     ]
 
@@ -236,8 +241,9 @@ CAVEATS = [
     "1.63, aarch64 with priors of x86_64 91.5 to 95.6 %, and x86_64 with priors of the example 93.2 to 95.7 %:",
     "take the last per cent with care. The 1.5 % that bounds without a past lie higher were chosen likewise, one of",
     "five. Two projects are all there is; te-2.8 under aarch64 is the same source as under x86_64, emulated.",
-    "te-2.11-sample, every third CUDA source of TransformerEngine 2.11 for sm_100, was measured when all this had",
-    "been chosen (tests/data/te-2.11-sm100-sample.csv): nothing was fitted to it but what its own rows say.\n",
+    "transformer_engine 2.11, every third of its CUDA sources for sm_100, was measured when all this had been",
+    "chosen (tests/data/te-2.11-sm100-sample.csv): nothing was fitted to it but what its own rows say. The three of",
+    "the example are traces of builds with memory to spare; without `--data`, its recipe stands for them.\n",
 ]
 
 HEAD = [
@@ -247,8 +253,9 @@ HEAD = [
 
 
 def predict(folder: Path, *, by_kind: bool = False) -> list[str]:
-    """The tables of all sets in a folder, or of this repository's own."""
-    sets = [read(path) for path in sorted(folder.glob("*.jsonl"))] or kept()
+    """The tables of this repository's own sets, and of those in a folder, which stand for the same of ours."""
+    sets = [read(path) for path in sorted(folder.glob("*.jsonl"))]
+    sets += [data for data in kept() if not any(_same(data, other) for other in sets)]
     lines = [
         "Cold: nothing of the project in the history. Priors are fitted to what is named; only in the rows",
         '"as shipped" are they hand-rounded fits of the same te-2.8 x86_64 phases.\n',
@@ -260,7 +267,8 @@ def predict(folder: Path, *, by_kind: bool = False) -> list[str]:
         for name, scores in _cold(data, sets):
             lines += _rows(f"{data.name}: {name}", scores, by_kind=by_kind)
         left_out += _other_projects(data, sets)
-    lines += _rows("**all of the above whose project was left out**", left_out, by_kind=by_kind)
+    if left_out:
+        lines += _rows("**all of the above whose project was left out**", left_out, by_kind=by_kind)
     if versions := [score for data in sets for score in _other_versions(data, sets)]:
         lines += _rows("**all of the above whose version was left out**", versions, by_kind=by_kind)
     lines += ["\nWarm: an earlier build of the project is in the history.\n", *HEAD]
@@ -269,6 +277,12 @@ def predict(folder: Path, *, by_kind: bool = False) -> list[str]:
             if other.project == data.project and other is not data:
                 lines += _rows(f"{data.name}, after {other.name}", play(data, SHIPPED, other), by_kind=by_kind)
     return lines
+
+
+def _same(ours: DataSet, theirs: DataSet) -> bool:
+    """A trace need not say which version was built."""
+    same = (ours.project, ours.host_arch) == (theirs.project, theirs.host_arch)
+    return same and theirs.version in ("", ours.version)
 
 
 def _cold(data: DataSet, sets: Sequence[DataSet]) -> Iterator[tuple[str, list[Score]]]:
