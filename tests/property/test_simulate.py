@@ -100,7 +100,7 @@ def test_every_build_completes_whose_phases_fit_alone(workload: Workload, host: 
     assert result.kernel_kills <= result.requeued <= result.kernel_kills + result.kills
 
 
-@settings(max_examples=100)
+@settings(max_examples=2000)
 @given(workload=workloads(), host=HOSTS, rules=WORLDS)
 def test_a_simulation_repeats_itself(workload: Workload, host: Host, rules: Rules) -> None:
     """The same arguments, the same events, the same actions, the same result."""
