@@ -1,4 +1,4 @@
-"""The commands of the program, each with its own imports: a build does not wait for those of the other thirteen.
+"""The commands of the program, each with its own imports: a build does not wait for those of all others.
 
 Does *not* cover: what a command does, or how its errors are shown (``cli.app``).
 """
