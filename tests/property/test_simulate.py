@@ -14,6 +14,7 @@ from builddoctor.simulate.result import Host, Rules
 from builddoctor.simulate.shipped import governor
 from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload, disturbed, lower_bound_s
 
+SHARES = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda point: (point[0] / 20, point[1] / 20))
 PHASES = st.builds(
     PhaseWork,
     kind=st.sampled_from([PhaseKind.PREPROCESS, PhaseKind.CUDAFE, PhaseKind.CICC, PhaseKind.PTXAS, PhaseKind.HOST]),
@@ -22,6 +23,7 @@ PHASES = st.builds(
     peak_mib=st.one_of(st.floats(1, 400), st.floats(400, 2000)),
     wall_s=st.one_of(st.just(0.0), st.floats(0.01, 3), st.floats(3, 90)),
     tool=st.just("tool"),
+    curve=st.one_of(st.just(()), st.lists(SHARES, min_size=1, max_size=6).map(lambda points: tuple(sorted(points)))),
 )
 
 

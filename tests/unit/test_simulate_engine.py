@@ -102,6 +102,50 @@ def test_growing_phases_reach_the_limit_when_their_sum_does() -> None:
     assert result.lost_s == pytest.approx(1000 / 140)
 
 
+def curved(*units: tuple[float, float, tuple[tuple[float, float], ...]]) -> Workload:
+    """Units of one phase each: (MiB, seconds, curve)."""
+    plain = build(*[[(mib, seconds)] for mib, seconds, _ in units])
+    made = [
+        msgspec.structs.replace(unit, phases=(msgspec.structs.replace(unit.phases[0], curve=curve),))
+        for unit, (_, _, curve) in zip(plain.units, units, strict=True)
+    ]
+    return Workload(name="curved", units=tuple(made))
+
+
+def test_a_phase_follows_its_recorded_curve() -> None:
+    """Half of its peak until it is half done, then up to the peak within a fifth, and down to a quarter: the other
+    phase, 450 MiB throughout, fits beside it until 5 + 2 * (550 - 400) / 400 s have passed."""
+    course = ((0.1, 0.5), (0.5, 0.5), (0.7, 1.0), (0.8, 0.25))
+    crowded = fixed(curved((800, 10, course), (450, 10, ((0.0, 1.0),))), host(), 2)
+    assert (crowded.kernel_kills, crowded.makespan_s) == (1, pytest.approx(5.75))
+    fits = fixed(curved((800, 10, course), (199, 10, ((0.0, 1.0),))), host(), 2)
+    assert (fits.kernel_kills, fits.makespan_s, fits.peak_mib) == (0, pytest.approx(10.0), pytest.approx(999))
+
+
+def test_what_is_looked_at_is_what_the_curve_says() -> None:
+    """Up, and down again: looks at whole seconds see the line between two points."""
+    recorder = Recorder()
+    simulate(curved((100, 4, ((0.5, 1.0), (1.0, 0.5)))), recorder, host(), Rules(sample_s=1.0))
+    seen = [event.rss_mib[0][1] for event, _ in recorder.heard if isinstance(event, Sampled) and event.rss_mib]
+    assert seen == pytest.approx([50, 100, 75])
+
+
+def test_the_highest_point_of_a_curve_is_the_peak() -> None:
+    """Looks at memory come too seldom to see the peak itself; who was never seen follows ``growth``."""
+    missed = fixed(curved((800, 10, ((0.5, 0.6), (0.6, 0.3)))), host(), 2)
+    unseen = fixed(curved((800, 10, ((0.5, 0.0),))), host(), 2)
+    assert (missed.peak_mib, unseen.peak_mib) == (pytest.approx(800), pytest.approx(800))
+
+
+def test_a_phase_that_was_ended_on_its_way_down_showed_its_peak() -> None:
+    """What is heard of it is the most that it held, and not what it held last."""
+    workload = curved((900, 10, ((0.2, 1.0), (0.3, 0.8))), (800, 10, ((0.3, 0.0), (1.0, 1.0))))
+    recorder = Recorder()
+    simulate(workload, recorder, host(), Rules())
+    (killed,) = [event for event, _ in recorder.heard if isinstance(event, PhaseEnded)]
+    assert (killed.outcome, killed.peak_mib) == (Outcome.KILLED_BY_KERNEL, pytest.approx(900))
+
+
 def test_without_a_kernel_time_beyond_the_limit_is_counted() -> None:
     """A limit of the user's own holds nobody back."""
     rules = Rules(enforced=False)

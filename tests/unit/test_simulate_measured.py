@@ -75,6 +75,24 @@ def test_what_is_no_digest_is_refused(tmp_path: Path, content: bytes) -> None:
         from_digest(path)
 
 
+def test_a_digest_may_have_curves(tmp_path: Path) -> None:
+    """Thousandths of time and of peak; nothing where a phase was not seen."""
+    path = tmp_path / "phases.csv"
+    head = "unit,kind,arch,input_mib,peak_mib,wall_s,cpu_s,curve\n"
+    path.write_text(head + "a.cu,cicc,compute_100,2.0,900,4.0,3.5,250:500 1000:1000\nb.cu,cicc,,2.0,900,4.0,3.5,\n")
+    seen, unseen = (unit.phases[0].curve for unit in from_digest(path).units)
+    assert (seen, unseen) == (((0.25, 0.5), (1.0, 1.0)), ())
+
+
+@pytest.mark.parametrize("curve", ["250", "250:x", "1:2:3", "-1:5", "1001:5", "5:1001", "500:1 250:2"])
+def test_a_curve_that_cannot_be_is_refused(tmp_path: Path, curve: str) -> None:
+    """Torn, no figure, beyond the phase or its peak, back in time."""
+    path = tmp_path / "phases.csv"
+    path.write_text(f"unit,kind,arch,input_mib,peak_mib,wall_s,cpu_s,curve\na.cu,cicc,,2.0,900,4.0,3.5,{curve}\n")
+    with pytest.raises(TraceError, match=r"a\.cu"):
+        from_digest(path)
+
+
 def test_files_that_are_not_there_are_refused(tmp_path: Path) -> None:
     """An error of ours, for all three formats."""
     for read in (from_measurements, from_digest, from_trace):

@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-import msgspec
-
-from builddoctor.model.phase import Estimate, Outcome, Phase, Unit
+from builddoctor.model.phase import Outcome, Unit
 from builddoctor.policy.actions import Action, Admit, GiveUp, Kill, OpenUnit, Requeue, Warn
 from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, Tick, UnitEnded, UnitRegistered
+from builddoctor.simulate.course import course_of
+from builddoctor.simulate.live import Live, Opened
 from builddoctor.simulate.result import USUAL, Failure, Host, PhaseRun, Result, Rules
-from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload, unit_id
+from builddoctor.simulate.workload import PhaseWork, Workload, unit_id
 
 SLACK_MIB = 1e-6
 LEAST_WORK_S = 1e-3
@@ -37,30 +37,6 @@ class Policy(Protocol):
 
     @property
     def suspects(self) -> frozenset[int]: ...
-
-
-class _Unit(msgspec.Struct, eq=False):
-    index: int
-    work: UnitWork
-    at: int = 0
-    """which phase is next, or runs"""
-    tries: int = 0
-
-
-class _Live(msgspec.Struct, eq=False):
-    phase: Phase
-    unit: _Unit
-    work_s: float
-    peak_mib: float
-    asked_s: float
-    queued_s: float
-    waited_s: float = 0.0
-    tries: int = 0
-    from_s: float = 0.0
-    """``_done_s`` when it started"""
-    started_s: float = 0.0
-    estimate: Estimate = Estimate(peak_mib=0.0, spread_mib=0.0, source="")
-    killed: bool = False
 
 
 def simulate(
@@ -81,26 +57,28 @@ class _Simulation:
         self._budget_mib, self._reserve_mib = host.budget_mib, host.reserve_mib
         self._most_mib = host.limit_mib + SLACK_MIB
         self._jobs = math.inf if rules.jobs is None else max(1, rules.jobs)
-        self._to_open = deque(_Unit(index, work) for index, work in enumerate(workload.units) if work.phases)
+        self._to_open = deque(Opened(index, work) for index, work in enumerate(workload.units) if work.phases)
         self._left = len(self._to_open)
         self._open = 0
-        self._held: dict[str, _Unit] = {}
+        self._held: dict[str, Opened] = {}
         self._last_id = 0
-        self._waiting: dict[int, _Live] = {}
-        self._running: dict[int, _Live] = {}
+        self._waiting: dict[int, Live] = {}
+        self._running: dict[int, Live] = {}
         self._now_s = 0.0
         self._done_s = 0.0
         self._used_mib = 0.0
         self._slope_mib_s = 0.0
         self._ends: list[tuple[float, int, int]] = []
+        self._bends: list[tuple[float, int, int]] = []
+        self._grows = rules.growth != "flat" or any(each.curve for unit in workload.units for each in unit.phases)
         self._kills_due: list[tuple[float, int, int]] = []
-        self._asks_due: deque[tuple[float, _Unit]] = deque()
+        self._asks_due: deque[tuple[float, Opened]] = deque()
         self._look_s = math.inf
         self._idle_looks = 0
         self._came: list[int] = []
         self._all_seen_s = -math.inf
-        self._ended_by_kernel: deque[_Live] = deque()
-        self._ending: dict[int, _Live] = {}
+        self._ended_by_kernel: deque[Live] = deque()
+        self._ending: dict[int, Live] = {}
         self._failure: Failure | None = None
         self._stuck = False
         self._kernel_kills = self._kills = self._requeued = 0
@@ -138,14 +116,16 @@ class _Simulation:
     def _advance(self) -> None:
         """To the next thing that happens, and let it happen."""
         ends, running = self._ends, self._running
-        while ends and (ends[0][1] not in running or running[ends[0][1]].tries != ends[0][2]):
-            heapq.heappop(ends)
+        for due in (ends, self._bends):
+            while due and (due[0][1] not in running or running[due[0][1]].tries != due[0][2]):
+                heapq.heappop(due)
         rate = min(1.0, self._host.cores / len(running)) if running else 1.0
         end_s = self._now_s + (ends[0][0] - self._done_s) / rate if ends else math.inf
+        bend_s = self._now_s + (self._bends[0][0] - self._done_s) / rate if self._bends else math.inf
         kill_s = self._kills_due[0][0] if self._kills_due else math.inf
         ask_s = self._asks_due[0][0] if self._asks_due else math.inf
         over_s = self._overrun_s(rate)
-        to_s = max(self._now_s, min(end_s, kill_s, ask_s, over_s, self._look_s))
+        to_s = max(self._now_s, min(end_s, bend_s, kill_s, ask_s, over_s, self._look_s))
         if to_s == math.inf:
             self._stuck = True
             return
@@ -153,6 +133,8 @@ class _Simulation:
         if to_s == end_s:
             self._done_s, phase_id, _ = heapq.heappop(ends)
             self._over(self._stop(phase_id), Outcome.OK)
+        elif to_s == bend_s:
+            self._bend(*heapq.heappop(self._bends)[:2])
         elif to_s == over_s:
             # Where growth is steep and the clock has come far, "now" is too coarse to be beyond the limit.
             self._kernel(min(self._host.limit_mib, self._used_mib) - SLACK_MIB)
@@ -185,26 +167,35 @@ class _Simulation:
 
     # -- memory --------------------------------------------------------------------------------------------
 
-    def _held_mib(self, live: _Live) -> float:
-        if self._rules.growth == "flat":
-            return live.peak_mib
-        return live.peak_mib * min(1.0, (self._done_s - live.from_s) / live.work_s)
+    def _bend(self, at: float, phase_id: int) -> None:
+        """A phase has come to the next point of its course."""
+        self._done_s = max(self._done_s, at)
+        live = self._running[phase_id]
+        live.bend += 1
+        self._next_bend(live)
+        self._count_memory(0.0)
+        self._kernel(self._most_mib)
+
+    def _next_bend(self, live: Live) -> None:
+        at = live.next_bend_s
+        if at is not None:
+            heapq.heappush(self._bends, (at, live.phase.phase_id, live.tries))
 
     def _count_memory(self, change_mib: float) -> None:
         """A phase came or went. Sums are made anew where they change with time, so that errors do not add up."""
-        if self._rules.growth == "flat":
+        if not self._grows:
             self._used_mib = self._used_mib + change_mib if self._running else 0.0
         else:
-            self._used_mib = sum(self._held_mib(live) for live in self._running.values())
-            self._slope_mib_s = sum(live.peak_mib / live.work_s for live in self._running.values())
+            self._used_mib = sum(live.held_mib(self._done_s) for live in self._running.values())
+            self._slope_mib_s = sum(live.slope_mib_s for live in self._running.values())
         # What holds its peak from its start on is seen at its start: nobody takes it for growth.
-        at_once = change_mib > 0 and self._rules.growth == "flat" and self._rules.sample_s is not None
+        at_once = change_mib > 0 and not self._grows and self._rules.sample_s is not None
         self._look_s = min(self._look_s, self._now_s if at_once else self._next_look_s())
 
     def _kernel(self, most_mib: float) -> None:
         """End the largest phase while there are more bytes than memory."""
         while self._rules.enforced and self._used_mib > most_mib and self._running:
-            worst = max(self._running.values(), key=lambda live: (self._held_mib(live), live.phase.phase_id))
+            worst = max(self._running.values(), key=lambda live: (live.held_mib(self._done_s), live.phase.phase_id))
             self._peak_mib = max(self._peak_mib, self._host.limit_mib)
             self._kernel_kills += 1
             self._ended_by_kernel.append(self._stop(worst.phase.phase_id))
@@ -235,16 +226,16 @@ class _Simulation:
         idle = not self._running and not self._asks_due and self._waiting
         self._idle_looks = self._idle_looks + 1 if idle else 0
         self._stuck = self._stuck or self._idle_looks > IDLE_LOOKS
-        grows = self._rules.growth == "ramp" and self._running
+        grows = self._grows and self._running
         self._look_s = min(self._look_s, self._next_look_s() if grows else self._now_s + self._rules.quiet_s)
 
     def _sizes(self) -> tuple[tuple[int, float], ...]:
         """Of those that grow or just came, and of all others at times."""
-        rests = self._rules.growth == "flat" and self._now_s < self._all_seen_s + self._rules.rest_s
+        rests = not self._grows and self._now_s < self._all_seen_s + self._rules.rest_s
         if not rests:
             self._all_seen_s = self._now_s
         seen = self._came if rests else self._running
-        sizes = tuple((each, self._held_mib(self._running[each])) for each in seen if each in self._running)
+        sizes = tuple((each, self._running[each].held_mib(self._done_s)) for each in seen if each in self._running)
         self._came.clear()
         return sizes
 
@@ -264,15 +255,16 @@ class _Simulation:
             if not self._rules.held:
                 self._ask(unit)
 
-    def _ask(self, unit: _Unit) -> None:
+    def _ask(self, unit: Opened) -> None:
         work: PhaseWork = unit.work.phases[unit.at]
         self._last_id += 1
         phase = work.asks(self._last_id, unit_id(unit.index), unit.work.name)
-        self._waiting[phase.phase_id] = _Live(
+        self._waiting[phase.phase_id] = Live(
             phase=phase,
             unit=unit,
             work_s=max(work.wall_s, LEAST_WORK_S),
             peak_mib=work.peak_mib,
+            course=course_of(work, self._rules.growth),
             asked_s=self._now_s,
             queued_s=self._now_s,
         )
@@ -284,23 +276,23 @@ class _Simulation:
         live.estimate = action.estimate
         live.started_s, live.from_s, live.killed = self._now_s, self._done_s, False
         live.tries += 1
+        live.bend = 0
         self._running[action.phase_id] = live
         self._came.append(action.phase_id)
         heapq.heappush(self._ends, (live.from_s + live.work_s, action.phase_id, live.tries))
+        self._next_bend(live)
         self._count_memory(live.peak_mib)
 
-    def _stop(self, phase_id: int) -> _Live:
+    def _stop(self, phase_id: int) -> Live:
         live = self._running.pop(phase_id)
         self._count_memory(-live.peak_mib)
         return live
 
-    def _over(self, live: _Live, outcome: Outcome) -> None:
+    def _over(self, live: Live, outcome: Outcome) -> None:
         """A phase has ended: the policy's turn, and then that of the phase's unit."""
         unit, phase_id = live.unit, live.phase.phase_id
         done = self._done_s - live.from_s
-        held_mib = live.peak_mib
-        if self._rules.growth == "ramp" and outcome is not Outcome.OK:
-            held_mib *= min(1.0, done / live.work_s)
+        held_mib = live.peak_mib if outcome is Outcome.OK else live.highest_mib(self._done_s)
         if self._rules.enforced:
             held_mib = min(held_mib, self._host.limit_mib)
         if outcome is Outcome.OK:
@@ -330,7 +322,7 @@ class _Simulation:
             self._left -= 1
             self._open_units()
 
-    def _note(self, live: _Live) -> None:
+    def _note(self, live: Live) -> None:
         self._finished.append(
             PhaseRun(
                 phase_id=live.phase.phase_id,
@@ -361,7 +353,7 @@ class _Simulation:
                 if not live.killed:
                     live.killed = True
                     self._kills += 1
-                    after_s = self._rules.kill_s + self._rules.kill_s_per_gib * self._held_mib(live) / 1024
+                    after_s = self._rules.kill_s + self._rules.kill_s_per_gib * live.held_mib(self._done_s) / 1024
                     heapq.heappush(self._kills_due, (self._now_s + after_s, action.phase_id, live.tries))
             elif isinstance(action, Requeue):
                 self._requeued += 1

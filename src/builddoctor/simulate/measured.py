@@ -49,6 +49,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     peak_mib: float
     wall_s: float
     cpu_s: float = 0.0
+    curve: str = ""
 
 
 class _MeasuredRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +90,10 @@ def from_measurements(path: Path) -> Workload:
 
 
 def from_digest(path: Path) -> Workload:
-    """A CSV file with the columns unit, kind, arch, input_mib, peak_mib, wall_s, cpu_s; lines with # are remarks."""
+    """A CSV file with the columns unit, kind, arch, input_mib, peak_mib, wall_s, cpu_s; lines with # are remarks.
+
+    A column ``curve`` may follow: ``at:held`` pairs, thousandths of the phase's time and of its peak.
+    """
     try:
         with path.open(encoding="utf-8", newline="") as file:
             table = list(csv.DictReader(line for line in file if not line.startswith("#")))
@@ -182,11 +186,27 @@ def _workload(path: Path, rows: Iterable[_Row]) -> Workload:
                 peak_mib=row.peak_mib,
                 wall_s=row.cpu_s or row.wall_s,
                 tool=TOOL_OF.get(kind, kind.value),
+                curve=_curve(path, row),
             )
         )
     if not units:
         raise TraceError(f"{path} holds no phases")
     return Workload(name=path.name, units=tuple(_unit(name, phases) for name, phases in units.items()))
+
+
+def _curve(path: Path, row: _Row) -> tuple[tuple[float, float], ...]:
+    try:
+        points = [tuple(int(figure) / 1000 for figure in point.split(":")) for point in row.curve.split()]
+        curve = tuple((at, held) for at, held in points)
+    except ValueError as error:
+        raise TraceError(f"{path}: a phase of {row.unit} has a curve that cannot be read: {error}") from error
+    if any(not (0 <= at <= 1 and 0 <= held <= 1) for at, held in curve) or list(curve) != sorted(curve, key=_at):
+        raise TraceError(f"{path}: a phase of {row.unit} has a curve that cannot be: {row.curve}")
+    return curve
+
+
+def _at(point: tuple[float, float]) -> float:
+    return point[0]
 
 
 def _unit(name: str, phases: list[PhaseWork]) -> UnitWork:

@@ -9,6 +9,7 @@ import msgspec
 from builddoctor.model.limits import MemoryLevel, MemoryReading
 from builddoctor.model.phase import PhaseKind
 from builddoctor.policy.budget import allowance
+from builddoctor.simulate.course import Growth
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,8 +39,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """units that the build tool keeps open; None: all"""
     held: bool = False
     """units wait at their compiler driver until the policy opens them"""
-    growth: Literal["flat", "ramp"] = "flat"
-    """a phase holds its peak from its start on, or grows evenly to it over its run"""
+    growth: Growth = "flat"
+    """a phase without a recorded curve holds its peak from its start on, or grows evenly to it over its run"""
     sample_s: float | None = 0.25
     """memory is looked at on multiples of this, where something has changed since; None: once, before the build. With
     flat growth gigabytes come from one look to the next, which no compiler does and every governor takes for danger"""
