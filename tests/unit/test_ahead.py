@@ -84,9 +84,17 @@ def test_an_even_ramp_is_full_at_its_end() -> None:
     assert grown(*[0.5] * LEAST_OF_KIND).full_after(PhaseKind.CICC) == pytest.approx(CAUTION)
 
 
-def test_the_most_hasty_of_a_kind_decides() -> None:
-    """One that took all at once, and nothing is taken to grow any more."""
-    assert grown(0.4, 0.5, 1.0, 0.5).full_after(PhaseKind.CICC) == 0.0
+def test_the_hasty_of_a_kind_decide_when_it_may_be_full() -> None:
+    """A standard deviation above the mean; who takes all at once in half of all cases is trusted in none."""
+    assert grown(0.4, 0.6, 0.4, 0.6).full_after(PhaseKind.CICC) == pytest.approx(CAUTION * 2 * (1 - 0.6))
+    assert grown(0.5, 1.0, 0.5, 1.0).full_after(PhaseKind.CICC) == 0.0
+
+
+def test_the_usual_of_a_kind_decide_what_is_risked() -> None:
+    """The median: one odd phase changes little of what is set aside, and more of when its kind may be full."""
+    growth = grown(0.5, 0.5, 0.5, 1.0)
+    assert growth.evenness(PhaseKind.CICC) == 1.0
+    assert growth.full_after(PhaseKind.CICC) < 0.6 * CAUTION
 
 
 def test_a_kind_of_which_little_was_seen_is_as_hasty_as_any() -> None:

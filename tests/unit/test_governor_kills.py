@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builddoctor.model.phase import Outcome
+from builddoctor.model.phase import Estimate, Outcome, Phase
 from builddoctor.policy.actions import Action, Admit, GiveUp, Hold, Kill, Requeue
 from builddoctor.policy.events import Event, PhaseAsked, Tick
 from builddoctor.policy.governor import DRAIN_AFTER_S, Governor
@@ -62,6 +62,26 @@ def test_a_phase_that_made_way_within_its_bound_runs_again_as_it_was_once() -> N
     assert (requeue.estimate.reserve_mib, requeue.solo) == (700, False)
     (requeue,) = of_kind(feed(governor, ended(2, Outcome.KILLED_BY_US, 650), 30.0), Requeue)
     assert (requeue.estimate.reserve_mib, requeue.solo) == (1050, True)
+
+
+class UnsureOfTheSecond(TableEstimator):
+    """Spreads for one phase alone."""
+
+    def estimate(self, phase: Phase) -> Estimate:
+        spread_mib = self.spread_mib if phase.phase_id == 2 else 0.0
+        return Estimate(peak_mib=self.reserve_mib[phase.phase_id], spread_mib=spread_mib, source="table")
+
+
+def test_a_phase_that_made_way_need_not_be_alone_for_a_bound_beyond_the_budget() -> None:
+    """It ran beside others with that bound before, as not all go to theirs at once; at its second end it has to."""
+    governor = Governor(UnsureOfTheSecond({1: 20, 2: 500}, spread_mib=510), slots=8, budget_mib=1000.0)
+    assert admitted(feed(governor, asked(1), 0.0)) == [1]
+    assert admitted(feed(governor, asked(2), 1.0)) == [2]
+    requeue, admit = feed(governor, ended(2, Outcome.KILLED_BY_US, 450), 20.0)
+    assert isinstance(requeue, Requeue)
+    assert (requeue.estimate.reserve_mib, requeue.solo, admit.phase_id) == (1010, False, 2)
+    (requeue,) = of_kind(feed(governor, ended(2, Outcome.KILLED_BY_US, 450), 30.0), Requeue)
+    assert requeue.solo
 
 
 def test_who_gave_way_to_another_build_need_not_run_alone_in_this_one() -> None:

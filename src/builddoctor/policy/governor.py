@@ -247,12 +247,13 @@ class Governor:
                 return self._give_up(phase, "too-big", f"killed at {peak_mib:.0f} MiB while it ran alone")
         estimate, reserved_mib = self._estimator.estimate(phase), run.estimate.reserve_mib
         expected = peak_mib <= min(reserved_mib, estimate.reserve_mib)
-        if event.outcome is not Outcome.KILLED_BY_US or not expected or phase.phase_id in self._redone:
-            # Else it made way for others, and had done nothing that was not expected of it.
+        made_way = event.outcome is Outcome.KILLED_BY_US and expected and phase.phase_id not in self._redone
+        if not made_way:
+            # Else it had done nothing that was not expected of it, and fits beside others as it did before.
             estimate = self._estimator.raise_after_kill(phase, peak_mib=peak_mib, reserved_mib=reserved_mib)
         # Who is strange shows alone, at the next try, what it is.
         strange = self._runaways.is_strange(phase.phase_id)
-        solo = alone or strange or estimate.reserve_mib > self._budget_mib
+        solo = alone or strange or (not made_way and estimate.reserve_mib > self._budget_mib)
         return self._again(run, estimate, solo=solo, now_s=now_s)
 
     def _give_up(self, phase: Phase, verdict: str, reason: str) -> list[Action]:
