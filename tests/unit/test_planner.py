@@ -88,10 +88,11 @@ def test_stages_stay_within_the_budget_in_the_worst_case(tight: Plan) -> None:
 
 
 def test_the_table_of_the_design_is_what_plans_say() -> None:
-    """8 cores and 8 GiB: DESIGN 2 has 279 s as the bound and 313 s where all memory is taken at once. Its -j2 survived
-    since the two largest units never met at their peaks; a plan takes what is safe whichever units meet."""
+    """8 cores and 8 GiB: DESIGN 2 has 313 s where all memory is taken at once. Its bound of 279 s is one of such phases
+    only; no build is shorter than its longest unit and what comes before and after all. Its -j2 survived since the two
+    largest units never met at their peaks; a plan takes what is safe whichever units meet."""
     made = plan(engine(), host(8, 8192.0))
-    assert 279.0 <= made.makespan_s <= 313.0
+    assert 172.0 <= made.makespan_s <= 313.0
     assert made.static is not None
     assert made.static.jobs == sum(largest <= 8192.0 for largest in (4124.0, 4124.0 + 3635.0))
 

@@ -13,6 +13,7 @@ from builddoctor.simulate.baselines import NO_ESTIMATE, FixedJobs, fixed
 from builddoctor.simulate.engine import simulate
 from builddoctor.simulate.exact import ExactEstimator
 from builddoctor.simulate.result import Host, Result, Rules
+from builddoctor.simulate.shipped import governor
 from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload
 
 UNSEEN = Rules(sample_s=None)
@@ -38,8 +39,8 @@ def host(cores: int = 2, limit_mib: float = 1000.0, budget_mib: float | None = N
 def governed(workload: Workload, on: Host, rules: Rules = UNSEEN, *, told: Workload | None = None) -> Result:
     """Under the production governor, which knows the phases of ``told`` (or of the workload itself)."""
     estimator = ExactEstimator(told or workload)
-    governor = Governor(estimator, slots=on.cores, cores=on.cores, budget_mib=on.budget_mib)
-    return simulate(workload, governor, on, rules)
+    policy = Governor(estimator, slots=on.cores, cores=on.cores, budget_mib=on.budget_mib)
+    return simulate(workload, policy, on, rules)
 
 
 class Recorder(FixedJobs):
@@ -144,6 +145,14 @@ def test_a_phase_that_was_ended_on_its_way_down_showed_its_peak() -> None:
     simulate(workload, recorder, host(), Rules())
     (killed,) = [event for event, _ in recorder.heard if isinstance(event, PhaseEnded)]
     assert (killed.outcome, killed.peak_mib) == (Outcome.KILLED_BY_KERNEL, pytest.approx(900))
+
+
+def test_a_point_of_a_course_and_an_end_may_fall_together() -> None:
+    """A phase comes to its point as another one ends; the work done, rounded, may be past both."""
+    for share in (0.35, 0.7):
+        workload = curved(*[(10.0, 0.7, ((share, 1.0),))] * 3, (10.0, 0.7 * share, ()))
+        result = simulate(workload, governor(host(), ExactEstimator(workload)), host(), UNSEEN)
+        assert result.completed
 
 
 def test_without_a_kernel_time_beyond_the_limit_is_counted() -> None:

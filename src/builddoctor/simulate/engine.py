@@ -120,8 +120,7 @@ class _Simulation:
             while due and (due[0][1] not in running or running[due[0][1]].tries != due[0][2]):
                 heapq.heappop(due)
         rate = min(1.0, self._host.cores / len(running)) if running else 1.0
-        end_s = self._now_s + (ends[0][0] - self._done_s) / rate if ends else math.inf
-        bend_s = self._now_s + (self._bends[0][0] - self._done_s) / rate if self._bends else math.inf
+        end_s, bend_s = self._due_s(ends, rate), self._due_s(self._bends, rate)
         kill_s = self._kills_due[0][0] if self._kills_due else math.inf
         ask_s = self._asks_due[0][0] if self._asks_due else math.inf
         over_s = self._overrun_s(rate)
@@ -146,6 +145,10 @@ class _Simulation:
             self._ask(self._asks_due.popleft()[1])
         else:
             self._look()
+
+    def _due_s(self, due: list[tuple[float, int, int]], rate: float) -> float:
+        """Never before now: of two that are due at once, the first may have taken the work done past the second."""
+        return self._now_s + max(0.0, due[0][0] - self._done_s) / rate if due else math.inf
 
     def _pass_time(self, to_s: float, rate: float) -> None:
         passed_s = to_s - self._now_s
