@@ -218,8 +218,8 @@ class GovernorMachine(RuleBasedStateMachine):
             self.expect_more(actions[0], phase_id, run, held_mib)
 
     def expect_enough(self, action: Action, phase_id: int, run: Runs, held_mib: float) -> None:
-        """It made way within its bound: never less than it held, and alone if it was so before. A bound beyond the budget
-        is no reason: it ran beside others with it."""
+        """It made way within its bound: never less than it held, and alone if it was so before. A bound beyond the
+        budget is no reason: it ran beside others with it."""
         assert isinstance(action, Requeue)
         assert action.phase_id == phase_id
         assert action.estimate.reserve_mib >= held_mib - SLACK_MIB
