@@ -15,8 +15,9 @@ ones of a kind, and decides whether the kernel kills; how much of the spreads is
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from statistics import fmean, median, pstdev
+from statistics import fmean, median
 
 from builddoctor.model.phase import PhaseKind
 
@@ -56,10 +57,12 @@ class Growth:
         mean = min(1.0, max(0.0, area_mib_s / (peak_mib * wall_s)))
         self._means.setdefault(kind, deque(maxlen=KEPT)).append(mean)
         if self.seen:
-            judged = {each: means for each, means in self._means.items() if len(means) >= LEAST_OF_KIND}
-            self._usual = {each: _even(median(means)) for each, means in judged.items()}
-            self._hasty = {each: _even(fmean(means) + pstdev(means)) for each, means in judged.items()}
             self._others = _even(max(map(max, self._means.values())))
+        if len(means := self._means[kind]) >= LEAST_OF_KIND:
+            usual = fmean(means)
+            self._usual[kind] = _even(median(means))
+            # Not statistics.pstdev: it computes in fractions, a hundred times as long, and this is done at each end.
+            self._hasty[kind] = _even(usual + math.dist(means, [usual] * len(means)) / math.sqrt(len(means)))
 
     @property
     def seen(self) -> bool:

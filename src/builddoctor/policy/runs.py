@@ -63,9 +63,10 @@ class Runs(dict[int, Running]):
         """All together, for the evenness of each kind (``risk_share``)."""
         risks = {kind: risk_share(evenness(kind)) for kind in KINDS}
         if risks != self._risks:
-            self._risks = risks
+            before, self._risks = self._risks, risks
             for run in self.values():
-                self._add(run)
+                if risks[run.phase.kind] != before.get(run.phase.kind):
+                    self._add(run)
         return Load(len(self), sum(self._expected_mib.values()), sum(self._squares_mib2.values()), self.killing)
 
     def _add(self, run: Running) -> None:
