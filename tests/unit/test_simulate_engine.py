@@ -10,6 +10,7 @@ from builddoctor.policy.actions import Admit, Kill, Requeue
 from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, UnitEnded, UnitRegistered
 from builddoctor.policy.governor import Governor
 from builddoctor.simulate.baselines import NO_ESTIMATE, FixedJobs, fixed
+from builddoctor.simulate.course import held_of, mean_share
 from builddoctor.simulate.engine import simulate
 from builddoctor.simulate.exact import ExactEstimator
 from builddoctor.simulate.result import Host, Result, Rules
@@ -136,6 +137,16 @@ def test_the_highest_point_of_a_curve_is_the_peak() -> None:
     missed = fixed(curved((800, 10, ((0.5, 0.6), (0.6, 0.3)))), host(), 2)
     unseen = fixed(curved((800, 10, ((0.5, 0.0),))), host(), 2)
     assert (missed.peak_mib, unseen.peak_mib) == (pytest.approx(800), pytest.approx(800))
+
+
+def test_what_phases_hold_on_average() -> None:
+    """Up to the peak in the first half, then at it, down to a half in no time: 0.25 + 0.25 + 0.125; large and long
+    phases count more. Without a curve: all of it, or half."""
+    course = ((0.5, 1.0), (0.75, 1.0), (0.75, 0.5))
+    assert mean_share(((0.0, 0.0), *course)) == pytest.approx(0.625)
+    assert held_of(curved((300, 4, course), (100, 12, ((0.0, 1.0),))), "flat") == pytest.approx((0.625 + 1) / 2)
+    plain = build([(100, 1)], [(10, 5)])
+    assert (held_of(plain, "flat"), held_of(plain, "ramp"), held_of(build(), "ramp")) == (1.0, 0.5, 1.0)
 
 
 def test_a_phase_that_was_ended_on_its_way_down_showed_its_peak() -> None:

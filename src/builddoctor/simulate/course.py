@@ -1,14 +1,16 @@
 """What a simulated phase holds while it runs: straight lines between points of (share of its work, share of its peak).
 
-Covers: the points of a phase, from its recorded curve or, where there is none, from how phases are said to grow.
+Covers: the points of a phase, from its recorded curve or, where there is none, from how phases are said to grow; what
+phases hold on average.
 Does *not* cover: memory in MiB, time, other phases.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal
 
-from builddoctor.simulate.workload import PhaseWork
+from builddoctor.simulate.workload import PhaseWork, Workload
 
 Growth = Literal["flat", "ramp"]
 
@@ -52,3 +54,18 @@ def slope(course: Course, bend: int) -> float:
 def highest_share(course: Course, bend: int, done: float) -> float:
     """The most that was held until then."""
     return max(*(held for _, held in course[: bend + 1]), held_share(course, bend, done))
+
+
+def mean_share(course: Course) -> float:
+    """What is held on average, as a share of the peak."""
+    points = [*course, (1.0, course[-1][1])]
+    return sum((to - at) * (first + last) / 2 for (at, first), (to, last) in pairwise(points))
+
+
+def held_of(workload: Workload, growth: Growth) -> float:
+    """Of all peaks times their phases' times, the share that is held: 1 for flat phases, a half for even ramps."""
+    held = area = 0.0
+    for phase in (each for unit in workload.units for each in unit.phases):
+        area += phase.peak_mib * phase.wall_s
+        held += phase.peak_mib * phase.wall_s * mean_share(course_of(phase, growth))
+    return held / area if area else 1.0
