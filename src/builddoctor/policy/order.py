@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from bisect import insort
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import msgspec
@@ -28,6 +28,7 @@ GOOD_ENOUGH = 1.005
 """Within this of a bound that no order beats, there is nothing to look for."""
 
 LEAST_S = 1e-3
+SLACK_MIB = 1e-6
 
 MOST_MEAN = 1e3
 """Weights that have come so far begin anew at one, in the same order."""
@@ -171,23 +172,30 @@ class _Trial:
         heapq.heapify(running)
         # By priority; a unit that runs is not in it.
         waiting = sorted((-weights[unit], unit) for unit in self._waiting)
+        # Most of those that wait do not fit, at each end of another: they are passed over by this figure alone.
+        peaks_mib = [phases[unit][0][0] for _, unit in waiting]
         while waiting or running:
             if waiting and len(running) < slots:
-                left: list[tuple[float, int]] = []
                 free_mib = budget_mib - used_mib
-                for at, (key, unit) in enumerate(waiting):
-                    peak_mib, square, wall_s = phases[unit][done[unit]]
-                    if running and (peak_mib > free_mib or peak_mib + math.sqrt(squares + square) > free_mib):
-                        left.append((key, unit))
+                most_mib = free_mib - math.sqrt(squares) + SLACK_MIB if running else math.inf
+                started: list[int] = []
+                for at, peak_mib in enumerate(peaks_mib):
+                    if peak_mib > most_mib:
+                        continue
+                    unit = waiting[at][1]
+                    _, square, wall_s = phases[unit][done[unit]]
+                    if running and peak_mib + math.sqrt(squares + square) > free_mib:
                         continue
                     used_mib += peak_mib
                     squares += square
                     free_mib -= peak_mib
+                    most_mib = free_mib - math.sqrt(squares) + SLACK_MIB
                     heapq.heappush(running, (now_s + wall_s, unit))
+                    started.append(at)
                     if len(running) >= slots:
-                        left += waiting[at + 1 :]
                         break
-                waiting = left
+                for at in reversed(started):
+                    del waiting[at], peaks_mib[at]
             now_s, unit = heapq.heappop(running)
             if now_s > stop_s:
                 return math.inf
@@ -196,7 +204,10 @@ class _Trial:
             squares = max(0.0, squares - square)
             done[unit] += 1
             if done[unit] < len(phases[unit]):
-                insort(waiting, (-slopes[unit] * remaining[unit][done[unit]], unit))
+                again = (-slopes[unit] * remaining[unit][done[unit]], unit)
+                at = bisect_right(waiting, again)
+                waiting.insert(at, again)
+                peaks_mib.insert(at, phases[unit][done[unit]][0])
         return now_s
 
 
