@@ -29,6 +29,7 @@ GOOD_ENOUGH = 1.005
 
 LEAST_S = 1e-3
 SLACK_MIB = 1e-6
+"""Of the quick answer, for rounding; the exact one follows."""
 
 MOST_MEAN = 1e3
 """Weights that have come so far begin anew at one, in the same order."""
