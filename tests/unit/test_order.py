@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
@@ -56,6 +57,50 @@ def test_a_better_order_than_the_longest_first_is_found() -> None:
     longest_first.look()
     assert longest_first.best_s > 36
     assert searched([*heavy, *light], slots=3, budget_mib=100).best_s <= 34
+
+
+def plainly_s(units: list[UnitToCome], weights: dict[str, float], *, slots: int, budget_mib: float) -> float:
+    """Length of a build, without any short cut: who is heaviest starts if it fits, again and again."""
+    left = [list(each.phases) for each in units]
+    slopes = [weights[each.unit_id] / each.left_s for each in units]
+    ends = {at: left[at][0].wall_s for at, each in enumerate(units) if each.running}
+    now_s = 0.0
+    while any(left):
+        waiting = [at for at, phases in enumerate(left) if phases and at not in ends]
+        for at in sorted(waiting, key=lambda at: -slopes[at] * sum(each.wall_s for each in left[at])):
+            together = [left[other][0] for other in ends] + [left[at][0]]
+            risk_mib = math.sqrt(sum(each.spread_mib**2 for each in together))
+            fits = sum(each.peak_mib for each in together) + risk_mib <= budget_mib
+            if len(ends) < slots and (fits or not ends):
+                ends[at] = now_s + left[at][0].wall_s
+        now_s, ended = min((end_s, at) for at, end_s in ends.items())
+        del ends[ended], left[ended][0]
+    return now_s
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_passing_over_who_cannot_fit_changes_no_order(seed: int) -> None:
+    """Whole numbers, so that both add up to the same; more units than fit, some of several phases, one that runs."""
+    chance = random.Random(seed)
+    units = [
+        UnitToCome(
+            unit_id=str(number),
+            phases=tuple(
+                ExpectedPhase(
+                    chance.choice((20.0, 150.0, 600.0)), float(chance.randrange(40)), chance.randrange(1, 999)
+                )
+                for _ in range(chance.randrange(1, 5))
+            ),
+            running=number == 0,
+        )
+        for number in range(chance.randrange(2, 25))
+    ]
+    slots, budget_mib = chance.choice((1, 2, 4, 16)), chance.choice((500.0, 900.0, 2500.0))
+    search = OrderSearch(units, slots=slots, budget_mib=budget_mib)
+    for _ in range(12):
+        if search.look():
+            expected_s = plainly_s(units, search.weights(), slots=slots, budget_mib=budget_mib)
+            assert search.best_s == pytest.approx(expected_s)
 
 
 def test_a_phase_that_runs_has_its_place_already() -> None:

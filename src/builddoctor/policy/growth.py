@@ -61,7 +61,7 @@ class Growth:
         if len(means := self._means[kind]) >= LEAST_OF_KIND:
             usual = fmean(means)
             self._usual[kind] = _even(median(means))
-            # Not statistics.pstdev: it computes in fractions, a hundred times as long, and this is done at each end.
+            # Not statistics.pstdev: it computes in fractions, sixty times as long, and this is done at each end.
             self._hasty[kind] = _even(usual + math.dist(means, [usual] * len(means)) / math.sqrt(len(means)))
 
     @property
