@@ -49,9 +49,9 @@ def explain(long_mb: int = LONG_MB) -> list[str]:
 
 
 def _judge(text: bytes):
-    from builddoctor.diagnose.explaining import explain as explained
+    from support.told import explain as explained
 
-    return explained([text]).verdict.verdict
+    return explained([text]).diagnosis.verdict
 
 
 def _row(title: str, failing, innocent) -> str:
@@ -125,7 +125,7 @@ def _explain_file(path: Path) -> dict[str, object]:
     """Run in a process of its own: as `builddoctor explain` reads a file, with the time and memory of all of it."""
     import resource
 
-    from builddoctor.diagnose.explaining import explain as explained
+    from support.told import explain as explained
 
     began = time.monotonic()
     with path.open("rb") as log:
@@ -135,7 +135,7 @@ def _explain_file(path: Path) -> dict[str, object]:
         "own_s": time.process_time(),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
         "lines": said.lines,
-        "verdict": said.verdict.verdict,
+        "verdict": said.diagnosis.verdict,
     }
 
 

@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-from builddoctor.intercept.gate_program import PROTOCOL, connect, receive, send
+from builddoctor.gates.gate_program import PROTOCOL, connect, receive, send
 
 HOLDING = 100
 """Phases that run all the time, beside those that wait and those that are measured."""

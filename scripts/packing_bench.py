@@ -1,17 +1,18 @@
-"""The production governor and estimator in simulation, near the whole limit, on measured phases."""
+"""The production scheduler and estimator in simulation, near the whole limit, on measured phases."""
 
 from __future__ import annotations
 
 import statistics
 from pathlib import Path
 
-from builddoctor.policy.governor import Governor
-from builddoctor.simulate.course import held_of
+from builddoctor.core.settings import SchedulerSettings
+from builddoctor.estimation.estimator import LearningEstimator
+from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.simulate.engine import simulate
-from builddoctor.simulate.measured import from_digest
-from builddoctor.simulate.remembered import cold, warm
 from builddoctor.simulate.result import Host, Result, Rules
-from builddoctor.simulate.workload import Workload, disturbed, lower_bound_s, without_links
+from builddoctor.simulate.workload import Workload, lower_bound_s
+from support.measured_builds import from_digest
+from support.workloads import cold, disturbed, held_of, warm, without_links
 
 SIZES = ((2, 4.5, None), (4, 6.0, 405), (8, 8.0, 310), (16, 16.0, 180), (32, 32.0, 174))
 """(cores, GiB, warm target in seconds); the cold target is 1.2 times that."""
@@ -28,8 +29,9 @@ def built(workload: Workload, known: Workload | None, cores: int, gib: float, ru
     """One build; ``known``: the earlier one, or None."""
     limit_mib = 1024 * gib
     host = Host(cores=cores, limit_mib=limit_mib, own_budget_mib=limit_mib)
-    estimator = warm(known) if known is not None else cold(workload)
-    return simulate(workload, Governor(estimator, slots=cores, budget_mib=limit_mib), host, rules)
+    scheduler = Scheduler(SchedulerSettings(slots=cores, budget_mib=limit_mib), LearningEstimator())
+    known_units = warm(known) if known is not None else cold(workload)
+    return simulate(workload, scheduler, host, rules, known=known_units)
 
 
 def told(result: Result) -> str:
@@ -52,9 +54,10 @@ def packing(data: Path) -> list[str]:
     grown = from_digest(data.with_name(f"{data.stem}-curves.csv"))
     lines = [
         f"{workload.name}: {len(workload.units)} units, {workload.phases} phases; no reserve, all units open, no gaps",
-        "between phases, ten looks a second. LB: the flat lower bound of DESIGN 2. flat: a phase holds its peak from",
-        "its start on, as in DESIGN 2's table. ramp: it grows evenly to it. seen: it follows the memory that it was",
-        f"seen to hold in another build of these sources ({held_of(grown, 'flat'):.0%} of the peak on average).",
+        "between phases, ten looks a second. LB: the lower bound of docs/reference/host-memory.md, 9. flat: a phase",
+        "holds its peak from its start on, as in the table there. ramp: it grows evenly to it. seen: it follows the",
+        f"memory that it was seen to hold in another build of these sources ({held_of(grown, 'flat'):.0%} of the peak",
+        "on average).",
         "warm: one earlier build in the history; cold: none. k: kernel kills, o: our own.",
         f"±20 %: peaks disturbed by that much against the history, mean of {SEEDS} builds and the sum of kills.\n",
         (

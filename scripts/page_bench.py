@@ -38,10 +38,10 @@ def page(runs: int) -> list[str]:
 
 
 def _row(folder: Path, title: str, build, runs: int) -> str:
-    from builddoctor.cli.view import page_of
+    from builddoctor.cli.trace_export import page_of
     from builddoctor.simulate.what_if import what_if
+    from builddoctor.trace.analysis import take_picture
     from builddoctor.trace.reader import TraceReader
-    from builddoctor.trace.taking import take_picture
     from support.made_traces import write_trace
 
     trace, file = folder / "trace.jsonl", folder / "page.html"

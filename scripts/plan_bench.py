@@ -21,13 +21,13 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from builddoctor.model.recipe import Recipe  # noqa: E402
-from builddoctor.plans.hosts import PlanHost  # noqa: E402
+from builddoctor.core.events import BuildEnded, Header, PhaseAsked, PhaseEnded, PhaseStarted, UnitBegan  # noqa: E402
+from builddoctor.core.recipe import Recipe  # noqa: E402
+from builddoctor.plans.inputs import PlanHost  # noqa: E402
 from builddoctor.plans.planner import make_plan  # noqa: E402
 from builddoctor.recipes.from_trace import recipe_from_traces  # noqa: E402
-from builddoctor.recipes.reading import read_recipe  # noqa: E402
+from builddoctor.recipes.recipe_file import read_recipe  # noqa: E402
 from builddoctor.trace.reader import TraceReader  # noqa: E402
-from builddoctor.trace.records import End, Header, PhaseFinished, PhaseQueued, PhaseStarted, UnitBegan  # noqa: E402
 
 EXAMPLE = ROOT / "examples" / "attention_kernels"
 LIMITS_MIB = (2600, 3072, 4096)
@@ -66,15 +66,15 @@ def took(trace: Path) -> Took:
     for record in TraceReader(trace):
         if isinstance(record, Header):
             header = record
-        elif isinstance(record, UnitBegan) and record.counted:
-            counted.add(record.unit_id)
-        elif isinstance(record, PhaseQueued) and record.unit_id in counted:
-            phases.add(record.phase_id)
+        elif isinstance(record, UnitBegan) and record.unit.counted:
+            counted.add(record.unit.unit_id)
+        elif isinstance(record, PhaseAsked) and record.phase.unit_id in counted:
+            phases.add(record.phase.phase_id)
         elif isinstance(record, PhaseStarted) and record.phase_id in phases:
             starts.append(record.at_s)
-        elif isinstance(record, PhaseFinished) and record.phase_id in phases:
+        elif isinstance(record, PhaseEnded) and record.phase_id in phases:
             ends.append(record.at_s)
-        elif isinstance(record, End):
+        elif isinstance(record, BuildEnded):
             summary = record.summary
     if header is None or summary is None or summary.result != "ok" or not ends:
         raise ValueError(f"{trace}: not the trace of a build that completed")

@@ -14,15 +14,16 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.model.past import PastPhase, PastUnit, Seen, UnitKey
-from builddoctor.model.phase import Outcome, Phase, PhaseKind
-from builddoctor.policy.clues import Done, fitted_priors
-from builddoctor.policy.estimator import LearningEstimator
-from builddoctor.policy.priors import SHIPPED, Priors
-from builddoctor.recipes.reading import read_recipe
+from builddoctor.core.past import PastPhase, PastUnit, Seen, UnitKey
+from builddoctor.core.phase import Outcome, Phase, PhaseKind
+from builddoctor.estimation.estimator import LearningEstimator
+from builddoctor.estimation.features import Done
+from builddoctor.estimation.priors import SHIPPED, Priors
+from builddoctor.recipes.recipe_file import read_recipe
 from builddoctor.simulate import of_recipe
-from builddoctor.simulate.measured import from_digest
 from builddoctor.simulate.workload import Workload
+from support.fitted_priors import fitted_priors
+from support.measured_builds import from_digest
 
 MIB = 1024 * 1024
 FOLDS = 5
@@ -317,5 +318,5 @@ def _rows(name: str, scores: Sequence[Score], *, by_kind: bool) -> list[str]:
 
 
 def fitted_to(path: Path) -> list[str]:
-    """The priors fitted to one set, to compare with those in ``policy.priors``."""
+    """The priors fitted to one set, to compare with those in ``estimation.priors``."""
     return [f"{sort.name}: {prior}" for sort, prior in fitted_priors(SHIPPED, read(path).units.values()).items()]

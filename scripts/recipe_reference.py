@@ -1,4 +1,4 @@
-"""docs/reference/recipe.md, from the model and the words that a refusal is made of."""
+"""docs/reference/recipe.md, from the model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from builddoctor.model import recipe as model
-from builddoctor.recipes.allowed import allowed_names
-from builddoctor.recipes.bounds import LARGEST_FILE
-from builddoctor.recipes.wording import NUMBERS, texts
+from builddoctor.core import recipe as model
+from builddoctor.recipes.allowed_variables import allowed_names
+from builddoctor.recipes.recipe_file import LARGEST_FILE
 
 TABLES = (
     ("[project]", model.RecipeProject),
@@ -22,6 +21,12 @@ TABLES = (
     ("[[units]]", model.RecipeUnit),
     ("phases", model.PhaseFigures),
 )
+
+KINDS = (
+    *("Place", "Word", "Line", "Digest", "Day", "Arch", "VariableName", "VariableValue"),
+    *("Mib", "CoreSeconds", "Runs"),
+)
+"""Kinds of values that the model has a name for."""
 
 EXAMPLE = """\
 schema = 1
@@ -87,8 +92,7 @@ def recipe_page(note: str, field_docs: Docs, table: Table) -> str:
     for header, struct in TABLES:
         rows = key_rows(struct, field_docs)
         page += f"\n## `{header}`\n\n{(struct.__doc__ or '').strip()}\n\n" + table(("key", "value", "meaning"), rows)
-    kinds = [(f"`{kind.name}`", kind.words, f"`{kind.example}`") for kind in texts().values()]
-    kinds += [(f"`{name}`", words, "") for name, words in NUMBERS.items()]
+    kinds = [kind_row(name) for name in KINDS]
     page += "\n## Kinds of values\n\n" + table(("kind", "what it is", "such as"), kinds)
     names = ", ".join(f"`{name}`" for name in allowed_names())
     return page + (
@@ -100,6 +104,11 @@ def recipe_page(note: str, field_docs: Docs, table: Table) -> str:
 def top_row(field_docs: Docs) -> tuple[str, ...]:
     name, kind, text = field_docs(model.Recipe)[0]
     return (f"`{name}` \\*", kind_words(kind), text)
+
+
+def kind_row(name: str) -> tuple[str, ...]:
+    about = typing.get_args(getattr(model, name))[1]
+    return (f"`{name}`", about.description, f"`{about.examples[0]}`" if about.examples else "")
 
 
 def key_rows(struct: type[msgspec.Struct], field_docs: Docs) -> list[tuple[str, ...]]:

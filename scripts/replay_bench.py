@@ -15,16 +15,15 @@ from typing import Literal
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from builddoctor.model.phase import PhaseKind  # noqa: E402
-from builddoctor.sensors.host import HostSensor  # noqa: E402
-from builddoctor.sensors.root import SystemRoot  # noqa: E402
-from builddoctor.simulate import measured  # noqa: E402
-from builddoctor.simulate.replay import Scale  # noqa: E402
+from builddoctor.core.events import BuildEvent, GiveUp, Kill, KillReason, PhaseAsked, PhaseEnded, PhaseStarted  # noqa: E402
+from builddoctor.core.phase import PhaseKind  # noqa: E402
 from builddoctor.simulate.result import Host, Rules  # noqa: E402
 from builddoctor.simulate.shipped import as_shipped, shipped_jobs  # noqa: E402
 from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload, lower_bound_s  # noqa: E402
-from builddoctor.trace import records  # noqa: E402
-from support import hogs  # noqa: E402
+from builddoctor.system.memory_sensor import HostSensor  # noqa: E402
+from builddoctor.system.root import SystemRoot  # noqa: E402
+from support import hogs, measured_builds  # noqa: E402
+from support.magnified import Scale  # noqa: E402
 from support.replaying import Replayed, Replays  # noqa: E402
 
 Growth = Literal["flat", "ramp"]
@@ -43,10 +42,10 @@ REPLAYS = ((72, 64.0), (72, 24.0), (72, 12.0), (16, 16.0), (8, 8.0))
 
 
 def workload_of(data: Path) -> Workload:
-    readers = {".jsonl": measured.from_measurements, ".csv": measured.from_digest}
-    reader = readers.get(data.suffix, measured.from_trace)
+    readers = {".jsonl": measured_builds.from_measurements, ".csv": measured_builds.from_digest}
+    reader = readers.get(data.suffix, measured_builds.from_trace)
     if data.suffix == ".jsonl" and b'"header"' in data.open("rb").readline():
-        reader = measured.from_trace
+        reader = measured_builds.from_trace
     return reader(data)
 
 
@@ -189,24 +188,24 @@ def _runaway_row(limit_gib: float, rate: float, *, company: bool) -> str:
     units = [_unit("endless", PhaseKind.CUDAFE, peak_mib=rate * 1024 * endless_s, wall_s=endless_s)]
     # The other one is done when the verdict is due, or the second try, alone, would wait for it.
     done, trace = _grown([_company(150.0), *units] if company else units, limit_gib)
-    asked = next(each for each in trace if isinstance(each, records.PhaseQueued) and each.kind == "cudafe++")
-    mine = [each for each in trace if getattr(each, "phase_id", None) == asked.phase_id]
-    start_s = next(each.at_s for each in mine if isinstance(each, records.PhaseStarted))
-    ends = [each for each in mine if isinstance(each, records.PhaseFinished)]
-    given_up = [each for each in mine if isinstance(each, records.GaveUp)]
-    notes = [each for each in trace if isinstance(each, records.Note) and each.text.startswith("runaway: ")]
-    named = [each for each in (*notes, *given_up) if isinstance(each, records.Note) or each.verdict == "runaway"]
+    asked = next(each for each in trace if isinstance(each, PhaseAsked) and each.phase.kind == "cudafe++")
+    mine = [each for each in trace if getattr(each, "phase_id", None) == asked.phase.phase_id]
+    start_s = next(each.at_s for each in mine if isinstance(each, PhaseStarted))
+    ends = [each for each in mine if isinstance(each, PhaseEnded)]
+    given_up = [each for each in mine if isinstance(each, GiveUp)]
+    ended = [each for each in trace if isinstance(each, Kill) and each.reason is KillReason.RUNAWAY]
+    named = [*ended, *(each for each in given_up if each.verdict == "runaway")]
     return (
         f"| {limit_gib:.0f} | {rate:g} | {'yes' if company else 'no'} | {limit_gib / rate:.0f} "
-        f"| {ends[0].at_s - start_s:.0f} | {ends[0].outcome} | {ends[0].peak_mib / 1024:.1f} "
-        f"| {named[0].at_s - start_s:.0f} | {given_up[0].at_s - start_s:.0f} | {given_up[0].verdict} "
+        f"| {ends[0].at_s - start_s:.0f} | {ends[0].outcome.value} | {ends[0].peak_mib / 1024:.1f} "
+        f"| {named[0].at_s - start_s:.0f} | {given_up[0].at_s - start_s:.0f} | {given_up[0].verdict.value} "
         f"| {done.kernel_kills} |"
         if named and given_up and ends
         else f"| {limit_gib:.0f} | {rate:g} | | | | | | never | | | {done.kernel_kills} |"
     )
 
 
-def _grown(units: list[UnitWork], limit_gib: float) -> tuple[Replayed, list[records.AnyRecord]]:
+def _grown(units: list[UnitWork], limit_gib: float) -> tuple[Replayed, list[BuildEvent]]:
     with tempfile.TemporaryDirectory() as name:
         replays = Replays(Path(name), SMALL)
         workload = Workload(name="growing", units=tuple(units))

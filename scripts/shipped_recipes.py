@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.model.phase import PhaseKind
-from builddoctor.model.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
-from builddoctor.recipes.measured import MeasuredPhase
-from builddoctor.recipes.rows import Rows, read_rows, recipe_of_rows
+from builddoctor.core.phase import PhaseKind
+from builddoctor.core.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
+from builddoctor.recipes.measured_phases import MeasuredPhase, recipe_of_rows
+from support.measured_rows import Rows, read_rows
 
 DEVICE = (PhaseKind.CICC, PhaseKind.PTXAS)
 

@@ -19,19 +19,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from builddoctor.intercept.protocol import Asked, Registered
-from builddoctor.policy.estimator import LearningEstimator
-from builddoctor.policy.governor import Governor
-from builddoctor.policy.rules import Rules
-from builddoctor.sensors.limits import MemorySensor
-from builddoctor.sensors.root import SystemRoot, monotonic, page_size
-from builddoctor.supervise.accounts import Accounts
-from builddoctor.supervise.kill_evidence import KillEvidence
-from builddoctor.supervise.sampler import Sampler
-from builddoctor.supervise.session import Session
+from builddoctor.core.events import Status
+from builddoctor.estimation.estimator import LearningEstimator
+from builddoctor.gates.protocol import Asked
+from builddoctor.runtime.sampler import Rules, collector_held_back
+from builddoctor.system.memory_sensor import MemorySensor
+from builddoctor.system.root import SystemRoot, monotonic, page_size
 from builddoctor.trace.reader import TraceReader
-from builddoctor.trace.records import TickRecord
+from builddoctor.trace.state import BuildState
 from builddoctor.trace.writer import TraceWriter
+from support.schedulers import scheduler_of
+from unit.runtime.sessions import build_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENTS = ROOT / "scripts" / "gate_clients.py"
@@ -85,7 +83,7 @@ def sampler() -> list[str]:
     windows = " | ".join(f"window {number + 1}" for number in range(WINDOWS))
     return [
         f"{PROCESSES} processes that hold {TOUCHED_MIB} MiB of their own ({where}), each the tool of a running phase;",
-        f"{1 / PERIOD_S:.0f} samples a second for {WINDOW_S:.0f} s a window, in the event loop, with limits, governor",
+        f"{1 / PERIOD_S:.0f} samples a second for {WINDOW_S:.0f} s a window, in the event loop, with limits, scheduler",
         "and trace. Processor time of all threads as a share of one core (target: below 2 %). *moving*: so many of",
         f"them take and give back {MOVED_MIB} MiB each second; the others rest, and are looked at each {REST_S:g} s,",
         f"or each {2 * REST_S:g} s after five seconds of it.\n",
@@ -117,60 +115,54 @@ def _children(moving: int) -> Iterator[tuple[int, list[int], str]]:
             process.wait()
 
 
-class _Paced(Sampler):
-    """At the period asked for, whatever the headroom."""
-
-    samples = 0
-
-    def sample(self) -> None:
-        self.samples += 1
-        super().sample()
-
-    def period_s(self) -> float:
-        return PERIOD_S
-
-
 async def _sample(parent: int, pids: list[int]) -> list[float]:
-    async def no_front(_: Registered) -> tuple[list[str], dict[str, str]]:
-        return [], {}
-
     root = SystemRoot()
     sensor = MemorySensor(root, env=os.environ)
     with tempfile.TemporaryDirectory() as name:
-        session = Session(
-            governor=Governor(LearningEstimator(), slots=len(pids), budget_mib=1e9),
-            trace=TraceWriter(Path(name) / "trace"),
-            accounts=Accounts(monotonic()),
-            evidence=KillEvidence(root),
-            root=root,
-            page_bytes=page_size(),
+        trace = TraceWriter(Path(name) / "trace")
+        scheduler = scheduler_of(LearningEstimator(), slots=len(pids), budget_mib=1e9)
+        built = build_of(
+            scheduler,
+            root,
+            Path(name),
             clock=monotonic,
-            answer_front=no_front,
+            sensor=sensor,
+            observers=(trace.write, BuildState(rows=False).apply),
         )
+        session = built.session
         for pid in pids:
             asked = Asked(
                 gate_pid=parent, parent_pid=0, unit_id="", tool="cicc", cwd="/", sizes="", redoable=True, argv=()
             )
             live = session.take_up(asked, trusted=True)
             session.announce(live)
-            live.tool_started(pid, root, session.processes, page_size())
+            live.tool_started(pid, root, built.processes, page_size())
             assert live.tool_pid == pid, "not watched"
-        watching = _Paced(session, sensor, clock=monotonic, reading=sensor.read(0.0), rules=Rules())
-        running = asyncio.create_task(watching.run())
+        looks = 0
+
+        async def watch() -> None:
+            nonlocal looks
+            with collector_held_back():
+                while True:
+                    session.look()
+                    looks += 1
+                    await asyncio.sleep(PERIOD_S)
+
+        running = asyncio.create_task(watch())
         await asyncio.sleep(2.0)
         shares = []
         for _ in range(WINDOWS):
-            spent_s, samples = time.process_time(), watching.samples
+            spent_s, before = time.process_time(), looks
             await asyncio.sleep(WINDOW_S)
-            each_s = (time.process_time() - spent_s) / (watching.samples - samples)
+            each_s = (time.process_time() - spent_s) / (looks - before)
             shares.append(each_s / PERIOD_S)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        assert not any(event.warning for event in session.events), session.events
-        assert sum(live.rss_mib >= TOUCHED_MIB for live in session.live.values()) == len(pids), "not all were read"
-        for live in session.live.values():
+        assert not built.notes, built.notes
+        assert sum(live.rss_mib >= TOUCHED_MIB for live in built.phases.values()) == len(pids), "not all were read"
+        for live in built.phases.values():
             live.tool_gone()
-        session.trace.close()
+        trace.close()
     return shares
 
 
@@ -183,7 +175,7 @@ def gates() -> list[str]:
     """Answers to phases that can start at once, without and beside gates that wait for memory."""
     with tempfile.TemporaryDirectory() as name:
         found, _ = _supervised(Path(name), "wait", WAITING, ASKED, cores=CORES)
-        ticks = [each.waiting for each in TraceReader(Path(name) / "trace.jsonl") if isinstance(each, TickRecord)]
+        ticks = [each.waiting for each in TraceReader(Path(name) / "trace.jsonl") if isinstance(each, Status)]
     rows = []
     for waiting, key in (("bare", "bare"), ("0", "alone"), (str(found["waiting"]), "beside")):
         took = sorted(found[key]["took_ms"])

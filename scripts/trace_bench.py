@@ -13,8 +13,21 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.model.summary import Summary
-from builddoctor.trace import records
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from builddoctor.core.events import (
+    TRACE_SCHEMA,
+    BuildEnded,
+    BuildEvent,
+    BuildResult,
+    Header,
+    MemorySampled,
+    PhaseStarted,
+    Status,
+    Summary,
+    UnitEnded,
+)
+from support import trace_events as tr
 
 KINDS = ("preprocess", "cudafe++", "cicc", "ptxas", "host")
 LANES = 64
@@ -22,12 +35,12 @@ STEP_S = 0.1
 WRITE_LINES = 50_000
 
 
-def long_build(phases: int, samples: int) -> Iterator[records.Record]:
+def long_build(phases: int, samples: int) -> Iterator[BuildEvent]:
     """``phases`` phases, ``LANES`` at a time, with ``samples`` points of memory curves, and a tick a second."""
     chance = random.Random(7)
-    yield records.Header(
+    yield Header(
         at_s=0.0,
-        schema=records.TRACE_SCHEMA,
+        schema=TRACE_SCHEMA,
         builddoctor="0.1.0",
         trace_id="bench1",
         started_at="2025-01-01T00:00:00+00:00",
@@ -50,14 +63,21 @@ def long_build(phases: int, samples: int) -> Iterator[records.Record]:
             yield from _begin(phase, round(at_s, 4), len(batch))
         for step in range(each):
             at_s += STEP_S
-            for phase in batch:
-                rss_mib = round(20.0 * step + 300 * chance.random(), 1)
-                yield records.PhaseCurve(at_s=round(at_s, 4), phase_id=phase, rss_mib=rss_mib)
+            held = tuple((phase, round(20.0 * step + 300 * chance.random(), 1)) for phase in batch)
+            held_mib = sum(rss_mib for _, rss_mib in held)
+            yield MemorySampled(
+                at_s=round(at_s, 4),
+                rss_mib=held,
+                held_mib=round(held_mib, 1),
+                headroom_mib=round(2.1e5 - held_mib, 1),
+                budget_mib=2.0e5,
+                reserve_mib=2000.0,
+            )
             if at_s >= next_tick_s:
                 next_tick_s = at_s + 1
                 yield _tick(round(at_s, 4), 20.0 * step * len(batch), len(batch))
         for phase in batch:
-            yield records.PhaseFinished(
+            yield tr.phase_ended(
                 at_s=round(at_s, 4),
                 phase_id=phase,
                 outcome="ok",
@@ -67,16 +87,16 @@ def long_build(phases: int, samples: int) -> Iterator[records.Record]:
                 cpu_s=round(each * STEP_S, 3),
             )
             if phase % len(KINDS) == len(KINDS) - 1:
-                yield records.UnitDone(at_s=round(at_s, 4), unit_id=f"u{phase // len(KINDS)}")
-    yield records.End(at_s=round(at_s, 4), summary=_summary(phases, at_s))
+                yield UnitEnded(at_s=round(at_s, 4), unit_id=f"u{phase // len(KINDS)}")
+    yield BuildEnded(at_s=round(at_s, 4), summary=_summary(phases, at_s))
 
 
-def _begin(phase: int, at_s: float, running: int) -> Iterator[records.Record]:
+def _begin(phase: int, at_s: float, running: int) -> Iterator[BuildEvent]:
     unit, kind = phase // len(KINDS), KINDS[phase % len(KINDS)]
     source = f"/src/big/kernels/part{unit // 100}/kernel_{unit}.cu"
     if kind == KINDS[0]:
-        yield records.UnitBegan(at_s=at_s, unit_id=f"u{unit}", source=source, archs=["sm_90"])
-    yield records.PhaseQueued(
+        yield tr.unit_began(at_s, f"u{unit}", source, archs=["sm_90"])
+    yield from tr.phase_asked(
         at_s=at_s,
         phase_id=phase,
         unit_id=f"u{unit}",
@@ -90,12 +110,12 @@ def _begin(phase: int, at_s: float, running: int) -> Iterator[records.Record]:
         reserve_mib=1800.0,
         estimate_source="prior: input size",
     )
-    yield records.PhaseAdmitted(at_s=at_s, phase_id=phase, reserve_mib=1800.0, waited_s=0.3, running=running)
-    yield records.PhaseStarted(at_s=at_s, phase_id=phase, pid=1000 + phase)
+    yield tr.admitted(at_s, phase, 1800.0, waited_s=0.3, running=running)
+    yield PhaseStarted(at_s=at_s, phase_id=phase, pid=1000 + phase)
 
 
-def _tick(at_s: float, ours_mib: float, running: int) -> records.TickRecord:
-    return records.TickRecord(
+def _tick(at_s: float, ours_mib: float, running: int) -> Status:
+    return Status(
         at_s=at_s,
         budget_mib=2.0e5,
         limit_mib=2.2e5,
@@ -110,7 +130,7 @@ def _tick(at_s: float, ours_mib: float, running: int) -> records.TickRecord:
 
 def _summary(phases: int, wall_s: float) -> Summary:
     return Summary(
-        result="ok",
+        result=BuildResult.OK,
         exit_code=0,
         wall_s=wall_s,
         cpu_s=1e5,

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from builddoctor.cli.view import page_of
+from builddoctor.cli.trace_export import page_of
 from support.chromium import Chromium
 from support.made_traces import Made, usual_units, write_trace
 

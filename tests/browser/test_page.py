@@ -9,7 +9,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from browser.conftest import BUILDS
-from builddoctor.cli.view import page_of
+from builddoctor.cli.trace_export import page_of
 from support.chromium import Chromium
 from support.made_traces import Made, unit_of, write_trace
 
@@ -120,7 +120,7 @@ def test_hover_names_the_phase(browser: Chromium, pages: dict[str, Path]) -> Non
         "const box = document.querySelector('#plot .hoverlayer .hovertext'); return box && box.textContent"
     )
     assert text.startswith("gemm/cutlass_grouped_gemm.cucicc sm_100peak 3.8 GiB, expected 4.1 GiB, reserved 4.9 GiB")
-    assert "waited 7.5 s: needs 5054 MiB, 1399 MiB free (memory)" in text
+    assert "waited 7.5 s: needs 4.9 GiB, 1.4 GiB free (memory)" in text
     assert text.endswith("killed by the kernel for memory")
     assert browser.find("#now-title").text != before
     assert "gemm/cutlass_grouped_gemm.cu" in browser.find("#now-list").text
@@ -195,6 +195,7 @@ def test_pictures_answer_to_keys_and_buttons(browser: Chromium, pages: dict[str,
     browser.open(pages["good"])
     slider = browser.find("#moment")
     told = slider.get_attribute("aria-valuetext")
+    assert told is not None
     assert told.startswith("1:36: 5.2 GiB held, most of it cicc sm_100 of activation/gelu.cu; 2 running")
     slider.send_keys(Keys.ARROW_RIGHT)
     assert browser.js("return moment.index - data.peak") == 1

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.trace.records import PhaseQueued, UnitBegan
+from builddoctor.core.events import PhaseAsked, UnitBegan
+from builddoctor.core.phase import PhaseKind
 from support import layouts
 from support.objects import files_naming, objects_of
 from support.program import Program, clean_environment
@@ -42,10 +43,10 @@ def test_every_phase_of_every_layout_is_gated(layout: Callable[[Path], Path], pr
     )
     assert done.returncode == 0, done.stderr
     records = program.records()
-    asked = [record.kind for record in records if isinstance(record, PhaseQueued)]
+    asked = [record.phase.kind for record in records if isinstance(record, PhaseAsked)]
     assert [kind for kind in asked if kind != "preprocess"] == ["cudafe++", "cicc", "ptxas", "host"]
-    assert asked.count("preprocess") == 3
-    assert [record.source for record in records if isinstance(record, UnitBegan)] == ["scale.cu"]
+    assert asked.count(PhaseKind.PREPROCESS) == 3
+    assert [record.unit.source for record in records if isinstance(record, UnitBegan)] == ["scale.cu"]
     assert objects_of(program.folder)["scale.o"] == plain
     assert files_naming(program.folder, "overlays/") == []
 
@@ -62,9 +63,9 @@ def test_an_nvcc_called_by_its_own_path_under_ninja_is_caught(program: Program, 
         program.supervised(ninja), cwd=program.folder, env=program.env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    asked = [record for record in program.records() if isinstance(record, PhaseQueued)]
-    assert [record.kind for record in asked] == PHASES
-    assert {record.source for record in asked} == {"scale.cu"}
+    asked = [record for record in program.records() if isinstance(record, PhaseAsked)]
+    assert [record.phase.kind for record in asked] == PHASES
+    assert {record.phase.source for record in asked} == {"scale.cu"}
     plain = subprocess.run(
         [ninja, "-n"], cwd=program.folder, env=clean_environment(), capture_output=True, text=True, check=True
     )

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from builddoctor.trace.analysis import digest
+from builddoctor.core.events import PhaseStarted, Status
 from builddoctor.trace.reader import TraceReader
-from builddoctor.trace.records import PhaseStarted, TickRecord
 from support.capabilities import find_nvcc
 from support.example import Example
 from support.objects import objects_of
 from support.program import Program, clean_environment
+from support.told import digest
 
 pytestmark = [pytest.mark.needs_nvcc, pytest.mark.needs_cmake]
 
@@ -30,7 +29,7 @@ def test_death_of_the_supervisor_ends_the_build_which_then_finishes_plainly(
 ) -> None:
     """After kill -9 nothing runs within 10 s, the trace reads to the end, and plain ninja finishes the build."""
     configure_supervised(example, program)
-    before = temporary_files()
+    temporary = own_temporary_folder(program)
     process = program.start(program.supervised("ninja", "-C", str(example.build), "-j8"))
     program.await_record(PhaseStarted, process, phase_id=lambda number: number >= 12)
     known = psutil.Process(process.pid).children(recursive=True)
@@ -43,11 +42,11 @@ def test_death_of_the_supervisor_ends_the_build_which_then_finishes_plainly(
     left = [each for each in psutil.Process().children(recursive=True) if each.status() != psutil.STATUS_ZOMBIE]
     assert not left
     assert time.monotonic() - killed_at < GONE_WITHIN_S
-    assert temporary_files() <= before
+    assert os.listdir(temporary) == []
     assert not list(program.folder.glob("builddoctor-*"))
 
     told = digest(TraceReader(program.trace_file))
-    ticks = [record for record in program.records() if isinstance(record, TickRecord)]
+    ticks = [record for record in program.records() if isinstance(record, Status)]
     assert not told.whole
     assert told.last_at_s - ticks[-1].at_s < 10.0
 
@@ -62,7 +61,7 @@ def test_a_signal_ends_the_build_in_order(
 ) -> None:
     """Ctrl-C, SIGTERM and SIGHUP leave no process and no temporary file, a whole trace, and the shell's exit code."""
     example.configure_plainly()
-    before = temporary_files()
+    temporary = own_temporary_folder(program)
     process = program.start(program.supervised("ninja", "-C", str(example.build), "-j4"))
     program.await_record(PhaseStarted, process, phase_id=6)
     known = psutil.Process(process.pid).children(recursive=True)
@@ -70,7 +69,7 @@ def test_a_signal_ends_the_build_in_order(
     output, _ = process.communicate(timeout=60)
     assert process.returncode == code, output
     assert psutil.wait_procs(known, timeout=0)[1] == []
-    assert temporary_files() <= before
+    assert os.listdir(temporary) == []
     assert not list(program.folder.glob("builddoctor-*"))
     assert digest(TraceReader(program.trace_file)).whole
     assert program.summary()["result"] == "interrupted"
@@ -121,7 +120,9 @@ def configure_supervised(example: Example, program: Program) -> None:
     assert "overlays/" in (example.build / "CMakeCache.txt").read_text()
 
 
-def temporary_files() -> set[str]:
-    """What nvcc and gcc have in the temporary folder."""
-    names = os.listdir(tempfile.gettempdir())
-    return {name for name in names if name.startswith(("tmpxft_", "cc"))}
+def own_temporary_folder(program: Program) -> Path:
+    """What nvcc and gcc leave there is of this build alone."""
+    folder = program.folder / "tmp"
+    folder.mkdir()
+    program.env["TMPDIR"] = str(folder)
+    return folder

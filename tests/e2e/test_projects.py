@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.projects.catalogue import KNOWN_PROJECTS
-from builddoctor.trace.records import PhaseFinished, PhaseQueued, UnitBegan
+from builddoctor.core.events import PhaseAsked, PhaseEnded, UnitBegan
+from builddoctor.core.phase import PhaseKind
+from builddoctor.projects.catalogue import shipped_projects
 from support.miniatures import FRONTS, miniature
 from support.program import Program
 
@@ -29,7 +30,7 @@ ARCHS = {
 
 def test_every_known_project_has_a_miniature() -> None:
     """A new entry comes with one."""
-    assert set(FRONTS) == {project.name for project in KNOWN_PROJECTS}
+    assert set(FRONTS) == {project.name for project in shipped_projects()}
 
 
 @pytest.mark.parametrize("name", sorted(FRONTS))
@@ -46,13 +47,17 @@ def test_a_project_is_built_by_its_name(name: str, program: Program, tmp_path: P
     records = program.records()
     wanted = ARCHS.get(name, "sm_90a").split()
     compiled = [
-        each for each in records if isinstance(each, UnitBegan) and each.counted and each.source.endswith(".cu")
+        each
+        for each in records
+        if isinstance(each, UnitBegan) and each.unit.counted and each.unit.source.endswith(".cu")
     ]
-    assert [sorted(each.archs) for each in compiled if "kernel.cu" in each.source] == ([wanted] if wanted else [])
-    asked = {each.phase_id: each.kind for each in records if isinstance(each, PhaseQueued)}
-    ended = [asked[each.phase_id] for each in records if isinstance(each, PhaseFinished)]
-    assert ended.count("cicc") >= len(wanted)
-    assert "host" in ended or name == "flashinfer"
+    assert [sorted(each.unit.archs) for each in compiled if "kernel.cu" in each.unit.source] == (
+        [wanted] if wanted else []
+    )
+    asked = {each.phase.phase_id: each.phase.kind for each in records if isinstance(each, PhaseAsked)}
+    ended = [asked[each.phase_id] for each in records if isinstance(each, PhaseEnded)]
+    assert ended.count(PhaseKind.CICC) >= len(wanted)
+    assert PhaseKind.HOST in ended or name == "flashinfer"
     if name == "flashinfer":
         assert (top / "archs.txt").read_text() == "9.0a"
 
@@ -65,8 +70,8 @@ def test_what_was_compiled_is_not_compiled_again(program: Program, tmp_path: Pat
         options = ["--arch", "sm_90", "--no-doctor", "--cache", "none", "--trace", str(program.trace_file)]
         done = program.run("build", "te", "--source", str(folder), *options, "--wheel-dir", str(tmp_path / "wheels"))
         assert done.returncode == 0, done.stdout + done.stderr
-        compiled = [each for each in program.records() if isinstance(each, UnitBegan) and each.counted]
-        assert len([each for each in compiled if "kernel.cu" in each.source]) == expected
+        compiled = [each for each in program.records() if isinstance(each, UnitBegan) and each.unit.counted]
+        assert len([each for each in compiled if "kernel.cu" in each.unit.source]) == expected
         program.trace_file.unlink()
 
 
@@ -101,6 +106,6 @@ def test_a_setup_py_that_calls_nvcc_by_its_path_meets_gates(program: Program, tm
     options = ["--no-doctor", "--cache", "none", "--trace", str(program.trace_file)]
     done = program.run("build", str(folder), *options)
     assert done.returncode == 0, done.stdout + done.stderr
-    asked = [each.kind for each in program.records() if isinstance(each, PhaseQueued)]
+    asked = [each.phase.kind for each in program.records() if isinstance(each, PhaseAsked)]
     assert {"cudafe++", "cicc", "ptxas"} <= set(asked)
     assert "unasked" not in done.stdout + done.stderr

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import psutil
 import pytest
 
-from builddoctor.trace.records import PhaseQueued, PhaseStarted
+from builddoctor.core.events import PhaseAsked, PhaseStarted
 from support.capabilities import find_nvcc
 from support.failures import Told, explained, going, on_disk, run, told, with_bash_as_sh
 from support.memcg import MemoryCgroup, memory_cgroup
@@ -240,9 +240,9 @@ def test_a_cicc_that_aborts(kernel: Program) -> None:
     (kernel.folder / "scale.cu").write_text(f"__global__ void scale(float *x) {{\n{statements}}}\n")
     command = kernel.supervised("sh", "-c", "ulimit -c 0; exec nvcc -arch=sm_90 -cubin scale.cu")
     with going(kernel, command) as process:
-        asked = kernel.await_record(PhaseQueued, process, tool="cicc")
-        assert isinstance(asked, PhaseQueued)
-        started = kernel.await_record(PhaseStarted, process, phase_id=asked.phase_id)
+        asked = kernel.await_record(PhaseAsked, process, tool="cicc")
+        assert isinstance(asked, PhaseAsked)
+        started = kernel.await_record(PhaseStarted, process, phase_id=asked.phase.phase_id)
         assert isinstance(started, PhaseStarted)
         cicc = psutil.Process(started.pid)
         while psutil.wait_procs([cicc], timeout=0.5)[1]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from builddoctor.intercept.measured_run import MeasuredRun, run_measured
+from builddoctor.core.events import InputsKept
+from builddoctor.gates.subprocesses import MeasuredRun, run_measured
 from builddoctor.trace.analysis import read_build
-from builddoctor.trace.phase_choice import choose_phase
-from builddoctor.trace.records import Kept
+from builddoctor.trace.report import choose_phase
 from support.capabilities import find_nvcc
 from support.program import Program
 
@@ -93,7 +93,7 @@ def test_a_front_end_that_ran_out_of_memory_does_so_again_from_what_was_kept(pro
     limited = f"ulimit -v {150 * 1024}; exec {' '.join(COMPILE)} -c src/gelu.cu -o gelu.o"
     done = project.build("sh", "-c", limited)
     assert "out of memory" in done.stderr
-    (kept,) = [record for record in program.records() if isinstance(record, Kept)]
+    (kept,) = [record for record in program.records() if isinstance(record, InputsKept)]
     assert kept.tool.endswith("/cudafe++")
     assert not Path(kept.files[0].path).exists()
     shutil.rmtree(project.source)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.policy.time_left import LEAST_UNITS
-from builddoctor.trace.records import TickRecord, UnitDone
+from builddoctor.core.events import Status, UnitEnded
+from builddoctor.estimation.time_left import LEAST_UNITS
 from support.example import Example
 from support.memcg import memory_cgroup
 from support.objects import objects_of
@@ -52,8 +52,8 @@ def test_a_first_build_with_the_recipe_makes_no_wrong_guess(
     summary = program.summary()
     assert (summary["kernel_oom_kills"], summary["requeued"], summary["result"]) == (0, 0, "ok")
     assert objects_of(example.build) == plain_objects
-    told = [record.at_s for record in program.records() if isinstance(record, TickRecord) and record.left_s is not None]
-    ends = [record.at_s for record in program.records() if isinstance(record, UnitDone)]
+    told = [record.at_s for record in program.records() if isinstance(record, Status) and record.left_s is not None]
+    ends = [record.at_s for record in program.records() if isinstance(record, UnitEnded)]
     assert told
     # The recipe knows all units: it is told when the first has ended, and not only when some have been seen.
     assert sum(end_s < told[0] for end_s in ends) < LEAST_UNITS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.trace.records import PhaseQueued
+from builddoctor.core.events import PhaseAsked
 from support.example import Example
 from support.memcg import memory_cgroup
 from support.objects import objects_of
@@ -34,7 +34,7 @@ def test_a_wheel_is_built_in_stages(
     assert "builddoctor: stage " in done.stderr
     assert "no stage was run" not in done.stderr
     assert len(list(wheels.glob("*.whl"))) == 1
-    assert not [record for record in program.records() if isinstance(record, PhaseQueued)]
+    assert not [record for record in program.records() if isinstance(record, PhaseAsked)]
     built = objects_of(example.source / "build" / "cmake")
     by_name = {Path(name).name: content for name, content in built.items() if name.endswith(".o")}
     assert by_name == {Path(name).name: content for name, content in plain_objects.items() if name.endswith(".o")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.trace.records import Killed, PhaseFinished, Requeued
+from builddoctor.core.events import Kill, PhaseEnded, Requeue
 from support.example import Example
 from support.memcg import memory_cgroup
 from support.objects import files_naming, objects_of
@@ -80,11 +80,11 @@ def test_a_wrong_first_guess_costs_a_phase_and_not_the_build(
     summary = program.summary()
     assert summary["requeued"] >= 1
     records = program.records()
-    redone = {record.phase_id for record in records if isinstance(record, Requeued)}
-    ends = [record for record in records if isinstance(record, PhaseFinished) and record.phase_id in redone]
+    redone = {record.phase_id for record in records if isinstance(record, Requeue)}
+    ends = [record for record in records if isinstance(record, PhaseEnded) and record.phase_id in redone]
     assert {end.outcome for end in ends} <= {"killed-by-us", "killed-by-kernel", "ok"}
     assert redone == {end.phase_id for end in ends if end.outcome == "ok"}
-    assert summary["killed"] == sum(isinstance(record, Killed) for record in records)
+    assert summary["killed"] == sum(isinstance(record, Kill) for record in records)
     assert "FAILED" not in done.stdout
     assert objects_of(example.build) == plain_objects
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.doctor.toolkit import toolkit_checks
-from builddoctor.intercept.overlay import toolkit_overlay
-from builddoctor.intercept.toolchain import examine_toolchain
-from builddoctor.model.check import Check, Status
-from builddoctor.model.toolchain import Toolchain
+from builddoctor.core.check import Check, Status
+from builddoctor.core.toolchain import Toolchain
+from builddoctor.doctor.cuda_checks import toolkit_checks
+from builddoctor.gates.overlay import toolkit_overlay
+from builddoctor.gates.subprocesses import run_captured
 from builddoctor.projects.archs import parse_archs
-from builddoctor.sensors.nvcc_answers import parse_host_driver
-from builddoctor.sensors.root import SystemRoot
+from builddoctor.system.root import SystemRoot
+from builddoctor.toolchain.inventory import examine_toolchain
+from builddoctor.toolchain.nvcc import parse_dryrun
 from support.capabilities import find_nvcc
 
 pytestmark = pytest.mark.needs_nvcc
@@ -31,7 +32,7 @@ def env() -> dict[str, str]:
 
 
 def examined(env: dict[str, str]) -> Toolchain:
-    return examine_toolchain(SystemRoot(), env, wanted=str(find_nvcc()), site_folders=[])
+    return examine_toolchain(SystemRoot(), env, wanted=str(find_nvcc()), run=run_captured, site_folders=[])
 
 
 def compiled(source: Path, env: dict[str, str], *flags: str) -> subprocess.CompletedProcess[str]:
@@ -90,7 +91,7 @@ def test_the_host_compiler_is_the_one_that_nvcc_calls(env: dict[str, str]) -> No
     dry = subprocess.run(
         [str(find_nvcc()), "--dryrun", "-c", "a.cu"], env=env, capture_output=True, text=True, check=True, cwd="/"
     )
-    called = parse_host_driver(dry.stderr)
+    called = parse_dryrun(dry.stderr).host_driver
     assert Path(facts.hosts[0].driver).name == Path(called).name
     said = subprocess.run([facts.hosts[0].driver, "-dumpfullversion"], capture_output=True, text=True, check=True)
     assert facts.hosts[0].version == said.stdout.strip()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.trace.records import Header
+from builddoctor.core.events import Header
 from support.example import EXAMPLE
 from support.program import Program
 
@@ -21,6 +21,7 @@ int driver() { return cuInit(0); }
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.needs_cuda_packages
 @pytest.mark.needs_cmake
 def test_the_example_builds_with_a_toolkit_that_was_installed_just_now(program: Program) -> None:

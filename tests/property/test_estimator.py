@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.model.past import PastPhase, PastUnit, Seen, UnitKey
-from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
-from builddoctor.policy.estimator import EXTRA_MIB, LARGEST_MIB, MOST_UP, LearningEstimator, quantile_mib
-from builddoctor.policy.residuals import LARGEST_RESIDUAL, Book
-
-MANY = settings(max_examples=2000)
+from builddoctor.core.past import PastPhase, PastUnit, Seen, UnitKey
+from builddoctor.core.phase import Estimate, Outcome, Phase, PhaseKind
+from builddoctor.estimation.error_model import LARGEST_RESIDUAL, Book
+from builddoctor.estimation.estimator import EXTRA_MIB, LARGEST_MIB, MOST_UP, LearningEstimator
+from support.examples import examples
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 SIZES = st.one_of(st.floats(0, 1e5), ANY_FLOAT)
@@ -67,7 +65,7 @@ def check(guess: Estimate) -> None:
     assert guess.source
 
 
-@MANY
+@examples(2000)
 @given(ends=st.lists(ENDS, max_size=12), asked=PHASES, key=st.none() | KEYS, past=st.none() | PASTS)
 def test_an_estimate_is_a_size_whatever_was_observed(
     ends: list[tuple[Phase, Outcome, float, float]], asked: Phase, key: UnitKey | None, past: PastUnit | None
@@ -84,7 +82,7 @@ def test_an_estimate_is_a_size_whatever_was_observed(
     assert 0 <= estimator.wall_s(asked) < math.inf
 
 
-@MANY
+@examples(2000)
 @given(
     ends=st.lists(ENDS, max_size=10),
     asked=PHASES,
@@ -107,7 +105,7 @@ def test_estimates_never_fall_from_one_kill_to_the_next(
         last_mib = raised.reserve_mib
 
 
-@MANY
+@examples(2000)
 @given(
     peaks_mib=st.lists(st.floats(50, 5000), min_size=1, max_size=12),
     order=st.randoms(use_true_random=False),
@@ -129,7 +127,7 @@ def test_the_order_in_which_units_end_does_not_matter(peaks_mib: list[float], or
     assert math.isclose(guesses[0].reserve_mib, guesses[1].reserve_mib, rel_tol=1e-9)
 
 
-@MANY
+@examples(2000)
 @given(
     residuals=st.lists(st.floats(-4, 4), max_size=80),
     features=st.lists(st.floats(-5, 5), min_size=1, max_size=80),
@@ -146,15 +144,3 @@ def test_a_bound_lies_between_what_was_seen_and_what_the_prior_allows(
     median, bound = book.spread((asked,), widen=widen)
     assert min(-0.5 - widen - 0.01, *residuals, 0.0) <= median <= bound
     assert bound <= min(LARGEST_RESIDUAL, max(0.7 + widen + 0.011, *residuals, 0.0))
-
-
-@MANY
-@given(
-    peak=st.floats(1, 1e6), spread=st.floats(0, 1e6), shares=st.lists(ANY_FLOAT.filter(lambda x: x == x), min_size=2)
-)
-def test_quantiles_rise(peak: float, spread: float, shares: list[float]) -> None:
-    """A larger share of phases stays below a larger size, whatever share is asked for."""
-    guess = Estimate(peak_mib=peak, spread_mib=spread, source="x")
-    sizes = [quantile_mib(guess, share) for share in sorted(shares)]
-    assert all(math.isfinite(size) and size > 0 for size in sizes)
-    assert all(one <= other * (1 + 1e-9) for one, other in pairwise(sizes))

@@ -6,16 +6,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.diagnose.documents import what_document
-from builddoctor.diagnose.failed_command import source_of
-from builddoctor.diagnose.gpu_memory import decode
-from builddoctor.diagnose.gpu_verdict import judge_gpu
-from builddoctor.diagnose.growth import size_mib
-from builddoctor.diagnose.kernel_log import KernelLog
-from builddoctor.diagnose.kernel_verdict import judge_kernel
-from builddoctor.diagnose.log_facts import Growth, Quote
-from builddoctor.diagnose.survey import Survey
-from builddoctor.render.verdict import explain_page
+from builddoctor.diagnose.from_log import source_of
+from builddoctor.diagnose.gpu_memory import decode, judge_gpu
+from builddoctor.diagnose.kernel_log import KernelLog, judge_kernel
+from builddoctor.diagnose.log_facts import Growth, Survey, size_mib, what_document
+from builddoctor.diagnose.log_lines import Blocks, Quote
+from builddoctor.ui.verdict import explain_page
 
 PIECES = [
     "cicc invoked oom-killer: gfp_mask=0x0",
@@ -52,9 +48,12 @@ ENDS = st.sampled_from(["\n", "\r\n", "\r", " "])
 
 
 def surveyed(data: bytes, size: int) -> bytes:
-    survey = Survey()
+    survey, blocks = Survey(), Blocks()
     for at in range(0, len(data), size):
-        survey.feed(data[at : at + size])
+        for block in blocks.feed(data[at : at + size]):
+            survey.take(block)
+    for block in blocks.rest():
+        survey.take(block)
     return msgspec.json.encode(survey.finish())
 
 

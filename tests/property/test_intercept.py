@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.intercept.command_lines import driver_unit, nvcc_unit, parse_sizes, phase_facts
-from builddoctor.intercept.gate_program import PROTOCOL
-from builddoctor.intercept.knobs import JOB_KNOBS, THREAD_KNOBS, settle
-from builddoctor.intercept.protocol import parse
+from builddoctor.gates.gate_program import PROTOCOL
+from builddoctor.gates.knobs import JOB_KNOBS, THREAD_KNOBS, settle
+from builddoctor.gates.protocol import parse
+from builddoctor.toolchain.command_lines import driver_unit, nvcc_unit, parse_sizes, phase_facts
 
 WORDS = st.one_of(
     st.text(max_size=20),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.model.evidence import Evidence, GroupCounters, KillCause
-from builddoctor.policy.kill_cause import compare
-from builddoctor.supervise.kill_evidence import KillEvidence
+from builddoctor.core.evidence import Evidence, GroupCounters, KillCause
+from builddoctor.runtime.kill_evidence import KillEvidence, compare
 from unit.trees import V1, V2, TextRoot, v1, v2
 
 FIGURES = st.none() | st.integers(0, 3)
@@ -36,7 +35,7 @@ def test_nothing_is_the_kernels_without_a_counter_that_rose(before: Evidence, af
     rose = [
         later is not None and earlier is not None and later > earlier
         for earlier, later in (
-            (before.own and before.own.oom_kill, after.own and after.own.oom_kill),
+            (before.own.oom_kill if before.own else None, after.own.oom_kill if after.own else None),
             (before.host_oom_kill, after.host_oom_kill),
         )
     ]

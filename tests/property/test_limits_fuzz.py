@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.model.limits import MemoryReading
-from builddoctor.policy.budget import allowance
-from builddoctor.sensors.cgroup_place import controller_directories
-from builddoctor.sensors.cores import read_cores
-from builddoctor.sensors.host import UNKNOWN_HOST_MIB, HostSensor
-from builddoctor.sensors.limits import KillCounter, MemorySensor
-from builddoctor.sensors.neighbours import read_neighbours
-from builddoctor.sensors.numa import numa_level, read_numa
-from builddoctor.sensors.platform import read_platform
-from builddoctor.sensors.rlimits import process_caps
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.sensors.scheduler import allotment
+from builddoctor.core.limits import MemoryReading
+from builddoctor.scheduler.budget import allowance
+from builddoctor.system.cgroup import controller_directories
+from builddoctor.system.machine_probe import read_neighbours
+from builddoctor.system.memory_sensor import UNKNOWN_HOST_MIB, HostSensor, MemorySensor, allotment
+from builddoctor.system.numa import numa_level, read_numa
+from builddoctor.system.oom_evidence import KillCounter
+from builddoctor.system.platform import read_cores, read_platform
+from builddoctor.system.process import process_caps
+from builddoctor.system.root import SystemRoot
+from support.examples import examples
 from unit.trees import MIB, OTHER, V1, V2, TextRoot, level_v1, level_v2
 
 CASES = {"known limits": 8000, "torn systems": 8000, "host": 2500, "scheduler": 2000}
@@ -30,7 +29,7 @@ TOTAL_MIB = 64 * 1024
 
 sizes_mib = st.integers(0, 100 * 1024)
 names = st.text(
-    st.characters(codec="utf-8", exclude_characters="/\n\0", exclude_categories=("Cs",)), min_size=1, max_size=8
+    st.characters(codec="utf-8", exclude_characters="/\n\0", exclude_categories=["Cs"]), min_size=1, max_size=8
 ).filter(lambda name: name.strip(".") != "")
 
 
@@ -100,11 +99,11 @@ def tree(version: int, chain: list[tuple[str, Level]], mounted_at: int) -> dict[
 
 
 def budget_of(reading: MemoryReading) -> float:
-    """What the governor would get."""
+    """What the scheduler would get."""
     return allowance(reading, 0.0).budget_mib
 
 
-@settings(max_examples=CASES["known limits"])
+@examples(CASES["known limits"])
 @given(
     version=st.sampled_from([1, 2]),
     chain=st.lists(st.tuples(names, levels), min_size=1, max_size=5),
@@ -163,7 +162,7 @@ noise = st.one_of(
 damage = st.sampled_from(["noise", "gone", "unreadable", "torn", "doubled", "swapped", "digits"])
 
 
-@settings(max_examples=CASES["torn systems"])
+@examples(CASES["torn systems"])
 @given(
     base=st.sampled_from(SYSTEMS),
     wounds=st.lists(st.tuples(st.integers(0, 200), damage, noise, st.integers(0, 200)), min_size=1, max_size=6),
@@ -205,7 +204,7 @@ def test_no_torn_file_breaks_a_sensor(
     assert read_cores(system, allowed=8).count in range(1, 9)
     assert controller_directories(system, "cpu")
     numa = read_numa(system)
-    assert (level := numa_level(numa)) is None or level.limit_mib >= 0
+    assert (node := numa_level(numa)) is None or node.limit_mib >= 0
     assert all(cap.limit_mib >= 0 for cap in process_caps(system))
     read_platform(system, env)
     read_neighbours(system, "/tmp")
@@ -228,7 +227,7 @@ FIELD = st.sampled_from(
 )
 
 
-@settings(max_examples=CASES["host"])
+@examples(CASES["host"])
 @given(fields=st.lists(st.tuples(FIELD, st.integers(0, 2**64) | noise), max_size=12), mode=noise, arc=noise)
 def test_the_host_never_has_more_than_memtotal(fields: list[tuple[str, object]], mode: str, arc: str) -> None:
     """Whatever MemAvailable, ZFS and huge pages say."""
@@ -251,7 +250,7 @@ SLURM = ["SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_P
 BATCH = [*SLURM, "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS", "LSB_JOBID", "LSB_CG_MEMLIMIT", "PBS_JOBID", "PBS_RESC_MEM"]
 
 
-@settings(max_examples=CASES["scheduler"])
+@examples(CASES["scheduler"])
 @given(env=st.dictionaries(st.sampled_from(BATCH), noise | st.integers(0, 10**7).map(str)))
 def test_any_scheduler_is_a_cap_or_none(env: dict[str, str]) -> None:
     """Never an error, never a cap that is not positive; ``--mem`` for the node is taken as it is."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+import re
+
+from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.model.machine import Numa, NumaNode
-from builddoctor.sensors.kernel_text import labelled, parse_list
-from builddoctor.sensors.numa import NumaSensor, numa_level, read_numa
-from builddoctor.sensors.platform import read_platform, surroundings
+from builddoctor.core.machine import Numa, NumaNode
+from builddoctor.system.numa import NumaSensor, numa_level, read_numa
+from builddoctor.system.platform import read_platform, surroundings
+from builddoctor.system.root import labelled, parse_list
+from support.examples import examples
 from unit.numa_trees import NODE, cxl, dgx_spark, gb200_tray, gh200, node, node_sets, process, system, two_sockets
 from unit.trees import TextRoot
 
@@ -70,7 +73,7 @@ def real_total_mib(files: dict[str, str | None]) -> float:
         if name.startswith(f"{NODE}/node") and name.endswith("/meminfo"):
             for line in (text or "").splitlines():
                 words = line.split()
-                if words[2:3] == ["MemTotal:"] and words[3:4] and words[3].isascii() and words[3].isdigit():
+                if words[2:3] == ["MemTotal:"] and words[3:4] and re.fullmatch(r"[0-9]{1,20}", words[3]):
                     total += int(words[3])
     return total / 1024
 
@@ -86,7 +89,7 @@ def check_numa(numa: Numa, total_mib: float) -> None:
         assert level.source
 
 
-@settings(max_examples=900)
+@examples(900)
 @given(files=mutated())
 def test_no_broken_tree_yields_more_than_there_is(files: dict[str, str | None]) -> None:
     """Nothing is raised; no headroom is above the sum of what the nodes say they have; both readings agree."""
@@ -98,7 +101,7 @@ def test_no_broken_tree_yields_more_than_there_is(files: dict[str, str | None]) 
     assert all(isinstance(name, str) for name in sensor.unread)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(files=mutated())
 def test_any_broken_tree_is_some_platform(files: dict[str, str | None]) -> None:
     """Nothing is raised, and what is not read stays empty."""
@@ -108,7 +111,7 @@ def test_any_broken_tree_is_some_platform(files: dict[str, str | None]) -> None:
     assert surroundings(platform, group_kill=False).unified_memory is bool(platform.unified_memory)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(
     memory=SETS,
     cpu=SETS,
@@ -142,7 +145,7 @@ def test_any_counters_stay_within_the_node(
     check_numa(read_numa(TextRoot(files)), real_total_mib(files))
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(text=st.one_of(SETS, BYTES, st.lists(st.integers(0, 9000)).map(lambda numbers: ",".join(map(str, numbers)))))
 def test_any_text_is_some_set_of_numbers(text: str) -> None:
     """Small numbers only, and each of them can be traced to the text."""
@@ -152,7 +155,7 @@ def test_any_text_is_some_set_of_numbers(text: str) -> None:
         assert found == {number for number in found if str(number) in text}
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(text=BYTES, name=st.sampled_from(["Node", "Model", "", "CoherentGPUMemoryMode"]))
 def test_any_text_has_a_value_or_none(text: str, name: str) -> None:
     """And a line of that name has its value."""
@@ -160,7 +163,7 @@ def test_any_text_has_a_value_or_none(text: str, name: str) -> None:
     assert labelled(f"other\n{name}: x:y \n{text}", name) == "x:y"
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     kinds=st.lists(st.tuples(st.sampled_from(["dram", "hbm", "cxl"]), st.booleans(), st.floats(0, 1e6)), max_size=6),
     allowed=SETS,

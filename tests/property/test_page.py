@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
 import tempfile
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from builddoctor.core.events import BuildEvent, Header
 from builddoctor.diagnose.from_trace import judge
-from builddoctor.render.page import page
-from builddoctor.render.page.library import Library
-from builddoctor.render.page.words import words_of
 from builddoctor.simulate.what_if import what_if
-from builddoctor.trace.analysis import digest
+from builddoctor.trace.analysis import take_picture
 from builddoctor.trace.reader import TraceReader
-from builddoctor.trace.records import AnyRecord, Header
-from builddoctor.trace.taking import take_picture
+from builddoctor.ui.page import Library, page
+from builddoctor.ui.page.words import words_of
+from support.examples import examples
 from support.made_traces import Made, usual_units, write_trace
+from support.told import digest
 from unit.builders import header
+
+Altered = TypeVar("Altered", bound=msgspec.Struct)
 
 NUMBERS = st.floats(-1e9, 1e9, allow_nan=False) | st.sampled_from([0.0, -1e9, 1e9])
 WHOLE = st.integers(-(2**53), 2**53)
@@ -31,14 +35,14 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(
 
 
 @functools.cache
-def _records() -> tuple[AnyRecord, ...]:
+def _records() -> tuple[BuildEvent, ...]:
     build = Made(units=usual_units(gelu={"cicc": "killed-once"}, relu={"ptxas": "too-big"})[4:8])
     with tempfile.TemporaryDirectory() as folder:
         return tuple(TraceReader(write_trace(Path(folder) / "t.jsonl", build)))
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> list[AnyRecord]:
+def damaged(draw: st.DrawFn) -> list[BuildEvent]:
     """Records of a build: some with values of chance, some moved, some gone."""
     records = list(_records()[1:])
     places = st.integers(0, len(records) - 1)
@@ -52,17 +56,24 @@ def damaged(draw: st.DrawFn) -> list[AnyRecord]:
 
 
 @st.composite
-def _altered(draw: st.DrawFn, record: AnyRecord) -> AnyRecord:
+def _altered(draw: st.DrawFn, record: Altered) -> Altered:
+    """Some value of it, or of a struct in it, is another; where only a few are possible, one of them."""
+    if not record.__struct_fields__:
+        return record
     field = draw(st.sampled_from(record.__struct_fields__))
     value = getattr(record, field)
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(record, **{field: draw(_altered(value))})
+    if isinstance(value, enum.Enum):
+        return msgspec.structs.replace(record, **{field: draw(st.sampled_from(type(value)))})
     kinds = ((bool, st.booleans()), (float, NUMBERS), (int, WHOLE), (str, TEXTS))
     strategy = next((of for kind, of in kinds if isinstance(value, kind)), st.just(value))
     return msgspec.structs.replace(record, **{field: draw(strategy)})
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(first=_altered(header()), records=damaged())
-def test_any_records_make_a_page_of_words(first: Header, records: list[AnyRecord]) -> None:
+def test_any_records_make_a_page_of_words(first: Header, records: list[BuildEvent]) -> None:
     """No record, wherever it stands and whatever it holds, stops the page or gets a tag or a control sign into it."""
     report = digest([first, *records])
     picture = take_picture([first, *records])

@@ -5,20 +5,25 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.model.limits import MemoryLevel, MemoryReading, Surroundings
-from builddoctor.model.phase import PhaseKind
-from builddoctor.model.process_room import ProcessRoom
-from builddoctor.policy.budget import allowance, budget_mib, few_units, window
-from builddoctor.policy.estimator import LearningEstimator
-from builddoctor.policy.victims import Candidate, choose
-from builddoctor.units import format_mib, parse_size_mib
+from builddoctor.core.limits import LevelKind, MemoryLevel, MemoryReading, ProcessRoom, Surroundings
+from builddoctor.core.phase import PhaseKind
+from builddoctor.core.units import format_mib, parse_size_mib
+from builddoctor.estimation.estimator import LearningEstimator
+from builddoctor.scheduler.budget import allowance, budget_mib, few_units, window
+from builddoctor.scheduler.oom_guard import Candidate, choose_victim
 from unit.builders import phase
 
 SIZES = st.floats(0, 1e7)
 
 
-KINDS = st.sampled_from(["host", "numa", "cgroup-v2", "cgroup-v1", "scheduler", "overcommit", "flag", "eviction"])
-AROUND = st.builds(Surroundings, unified_memory=st.booleans(), ci_runner=st.booleans(), group_kill=st.booleans())
+KINDS: st.SearchStrategy[LevelKind] = st.sampled_from(LevelKind)
+AROUND = st.builds(
+    Surroundings,
+    unified_memory=st.booleans(),
+    ci_runner=st.booleans(),
+    group_kill=st.booleans(),
+    whole_vm=st.booleans(),
+)
 
 
 @st.composite
@@ -68,7 +73,7 @@ def test_the_window_keeps_every_core_supplied(
 def test_the_victim_is_one_of_those_that_run_and_not_the_oldest(running: list[tuple[float, float]]) -> None:
     """There is a victim exactly when two or more run, and the oldest is spared."""
     candidates = [Candidate(phase_id=index, rss_mib=1 + rss, age_s=age) for index, (rss, age) in enumerate(running)]
-    victim = choose(candidates)
+    victim = choose_victim(candidates)
     assert (victim is None) == (len(candidates) < 2)
     if victim is not None:
         assert victim in candidates

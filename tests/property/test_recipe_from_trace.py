@@ -6,16 +6,16 @@ import json
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.errors import BuildDoctorError
+from builddoctor.core.errors import BuildDoctorError
 from builddoctor.recipes.from_trace import recipe_from_traces
-from builddoctor.recipes.merging import merge
-from builddoctor.recipes.reading import parse_recipe
-from builddoctor.recipes.renewing import renew
-from builddoctor.recipes.rows import parse_rows, rows_text
-from builddoctor.recipes.writing import dump
+from builddoctor.recipes.merge import merge, renew
+from builddoctor.recipes.recipe_file import parse_recipe
+from builddoctor.recipes.recipe_text import dump
+from support.examples import examples
+from support.measured_rows import parse_rows, rows_text
 from unit.recipe_builds import Traced
 
 
@@ -39,7 +39,7 @@ ODD = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(changes=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12), ODD), max_size=6), cut=st.integers(0, 60))
 def test_a_trace_with_anything_in_it_gives_a_recipe_or_is_refused(
     changes: list[tuple[int, int, object]], cut: int

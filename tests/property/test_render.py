@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, Group
 
-from builddoctor.model.board import BoardState, EventRow, WaitingRow
-from builddoctor.render.board import board
-from builddoctor.render.lines import progress_line
+from builddoctor.core.board import BoardState, EventRow, WaitingRow, WaitReason
+from builddoctor.ui.board import board
+from builddoctor.ui.progress import progress_line
 from unit.builders import board_state, running_row
 
 MOST_ROWS = 17
@@ -50,7 +50,7 @@ STATES = st.builds(
         source=NAMES,
         needs_mib=SIZES,
         free_mib=SIZES,
-        reason=st.sampled_from(["memory", "it must run alone"]),
+        reason=st.sampled_from(WaitReason),
         waited_s=TIMES,
     ),
     events=st.lists(st.builds(EventRow, at_s=TIMES, text=NAMES), max_size=5).map(tuple),
@@ -59,13 +59,13 @@ STATES = st.builds(
 
 def rows(state: BoardState) -> int:
     """How many lines the board means to have."""
-    return len(board(state, 200).renderables)
+    return len(board(state, 200))
 
 
 def shown(state: BoardState, width: int) -> list[str]:
     """The board as a terminal of this width shows it."""
     screen = io.StringIO()
-    Console(file=screen, width=width, color_system=None, highlight=False).print(board(state, width))
+    Console(file=screen, width=width, color_system=None, highlight=False).print(Group(*board(state, width)))
     return screen.getvalue().split("\n")[:-1]
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builddoctor.diagnose.catalogue import Entry, load_catalogue
-from builddoctor.diagnose.cleaning import clean, text_of
-from builddoctor.diagnose.lines import LONGEST_LINE, Lines
-from builddoctor.diagnose.scanning import MOST_KEPT, Reading, Scanner
-from builddoctor.diagnose.sieve import Sieve
+from builddoctor.diagnose.log_lines import LONGEST_LINE, Lines, Sieve, clean, text_of
+from builddoctor.diagnose.log_scanner import MOST_KEPT, Reading, Scanner
+from support.examples import examples
 
 CATALOGUE = load_catalogue()
 EXAMPLES = [line for entry in CATALOGUE for line in (entry.example, *entry.also)]
@@ -59,7 +58,7 @@ def test_the_same_is_found_whatever_the_pieces_are(log: bytes, places: list[int]
     assert read(cut(log, places)) == read([log])
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(log=LOG)
 def test_the_same_is_found_byte_by_byte(log: bytes) -> None:
     """Cut at every byte."""

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.sensors.cgroup_place import find_place
-from builddoctor.sensors.cores import usable_cores
-from builddoctor.sensors.limits import KillCounter, MemorySensor
-from builddoctor.sensors.nvcc_dryrun import parse_settings, parse_version
-from builddoctor.sensors.process import Processes, RssProbe
+from builddoctor.system.cgroup import find_place
+from builddoctor.system.memory_sensor import MemorySensor
+from builddoctor.system.oom_evidence import KillCounter
+from builddoctor.system.platform import usable_cores
+from builddoctor.system.process import Processes, RssProbe
+from builddoctor.toolchain.nvcc import parse_settings, parse_version
 from unit.trees import CGROUP1, CGROUP2, V1, V2, TextRoot, level_v1, level_v2, meminfo, plant, v1, v2
 
 FIGURES = st.one_of(

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.model.build_record import BuildRecord
-from builddoctor.policy.peers import SILENT_S, Peer, Peers
-from builddoctor.policy.sharing import PATIENCE_S, Own, Share, SharedLevel
+from builddoctor.scheduler.sharing import PATIENCE_S, SILENT_S, BuildRecord, Own, Peer, Peers, Share, SharedLevel
+from support.examples import examples
 
 POOL_MIB = 1000.0
 SIZES = st.sampled_from([10.0, 100.0, 300.0, 450.0, 700.0, 1000.0, 1500.0])
@@ -119,13 +118,13 @@ class World:
             self.step(build)
 
     def hear_of_ends(self, build: Build) -> None:
-        """The governor hears of an end only after a look (``Session.catch_up``)."""
+        """The scheduler hears of an end only after a look (``Session.catch_up``)."""
         left = [phase for phase in build.running if not phase.dead]
         build.changes += len(left) != len(build.running)
         build.running = left
 
     def start(self, build: Build) -> None:
-        """As the governor: in order, whatever fits budget and share; the first one goes by the share alone."""
+        """As the scheduler: in order, whatever fits budget and share; the first one goes by the share alone."""
         for size_mib, lasts_s in list(build.waiting):
             allowed_mib = min(POOL_MIB, build.share.lease_mib) if build.running else build.share.lease_mib
             if len(build.running) < SLOTS and build.committed_mib + size_mib <= allowed_mib:
@@ -156,7 +155,7 @@ WORK = st.lists(st.lists(st.tuples(SIZES, TIMES), min_size=1, max_size=5), min_s
 STEPS = st.lists(st.tuples(st.integers(0, 11), st.sampled_from("ssssgd")), min_size=30, max_size=70)
 
 
-@settings(max_examples=2000)
+@examples(2000)
 @given(WORK, STEPS)
 def test_no_two_builds_start_on_the_same_memory(
     work: list[list[tuple[float, float]]], order: list[tuple[int, str]]
@@ -200,7 +199,7 @@ def run_to_the_end(world: World, *, stop: Build | None = None, stop_at_s: float 
     raise AssertionError("the builds do not end")
 
 
-@settings(max_examples=2000)
+@examples(2000)
 @given(WORK)
 def test_every_build_comes_to_its_end_and_nobody_starves(work: list[list[tuple[float, float]]]) -> None:
     """On a clock: all complete, and nobody waits with nothing running for longer than the others' turns take."""
@@ -209,7 +208,7 @@ def test_every_build_comes_to_its_end_and_nobody_starves(work: list[list[tuple[f
     assert most_s <= len(work) * (2 * longest_s + 1.0), most_s
 
 
-@settings(max_examples=2000)
+@examples(2000)
 @given(WORK, st.sampled_from([0.0, 0.25, 1.0, 3.0, 6.0]), st.booleans())
 def test_what_a_stopped_or_dead_build_was_promised_comes_back(
     work: list[list[tuple[float, float]]], stop_at_s: float, dies: bool
@@ -221,7 +220,7 @@ def test_what_a_stopped_or_dead_build_was_promised_comes_back(
     assert most_s <= len(work) * (2 * longest_s + 1.0) + SILENT_S, most_s
 
 
-@settings(max_examples=2000)
+@examples(2000)
 @given(WORK, st.lists(st.floats(0, 100), min_size=4, max_size=4))
 def test_when_nothing_runs_somebody_may_start(work: list[list[tuple[float, float]]], served_s: list[float]) -> None:
     """Whatever waits, of whatever size, and whoever was served how long: after three looks of each something runs."""
@@ -235,7 +234,7 @@ def test_when_nothing_runs_somebody_may_start(work: list[list[tuple[float, float
     assert any(build.running for build in world.builds)
 
 
-@settings(max_examples=2000)
+@examples(2000)
 @given(WORK, STEPS)
 def test_the_same_looks_give_the_same_leases(
     work: list[list[tuple[float, float]]], order: list[tuple[int, str]]

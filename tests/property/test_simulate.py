@@ -1,18 +1,21 @@
-"""Random builds on random machines, under the production governor: its promises hold up to the end of each build."""
+"""Random builds on random machines, under the production scheduler: its promises hold up to the end of each build."""
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from collections.abc import Sequence
+
+from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.model.phase import PhaseKind
-from builddoctor.policy.events import Event
-from builddoctor.policy.governor import Governor
+from builddoctor.core.events import Decision, Fact
+from builddoctor.core.phase import PhaseKind
+from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.simulate.engine import simulate
-from builddoctor.simulate.exact import ExactEstimator
 from builddoctor.simulate.result import Host, Rules
-from builddoctor.simulate.shipped import governor
-from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload, disturbed, lower_bound_s
+from builddoctor.simulate.shipped import ExactEstimator, scheduler
+from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload, lower_bound_s
+from support.examples import examples
+from support.workloads import disturbed
 
 SHARES = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda point: (point[0] / 20, point[1] / 20))
 PHASES = st.builds(
@@ -50,30 +53,30 @@ WORLDS = st.builds(
 
 
 class Watched:
-    """The governor, its invariants checked after each event."""
+    """The scheduler, its invariants checked after each event."""
 
-    def __init__(self, real: Governor) -> None:
+    def __init__(self, real: Scheduler) -> None:
         self.real = real
-        self.journal: list[tuple[Event, float, list]] = []
+        self.journal: list[tuple[Fact, Sequence[Decision]]] = []
 
     @property
     def suspects(self) -> frozenset[int]:
         return self.real.suspects
 
-    def handle(self, event: Event, now_s: float) -> list:
-        actions = self.real.handle(event, now_s)
+    def handle(self, event: Fact) -> Sequence[Decision]:
+        decisions = self.real.handle(event)
         self.real.check()
-        self.journal.append((event, now_s, actions))
-        return actions
+        self.journal.append((event, decisions))
+        return decisions
 
 
-@settings(max_examples=2000)
+@examples(2000)
 @given(workload=workloads(), host=HOSTS, jobs=st.one_of(st.none(), st.integers(1, 12)))
 def test_memory_is_conserved_and_no_work_is_lost_when_sizes_are_known(
     workload: Workload, host: Host, jobs: int | None
 ) -> None:
     """Exact estimates: never beyond the budget, no kill, every phase once, and never faster than is possible."""
-    watched = Watched(governor(host, ExactEstimator(workload)))
+    watched = Watched(scheduler(host, ExactEstimator(workload)))
     result = simulate(workload, watched, host, Rules(jobs=jobs, sample_s=None))
     assert result.completed
     assert (result.kernel_kills, result.kills, result.requeued, result.lost_s) == (0, 0, 0, 0.0)
@@ -85,14 +88,14 @@ def test_memory_is_conserved_and_no_work_is_lost_when_sizes_are_known(
     assert result.makespan_s <= workload.work_s + 1e-3 * workload.phases + 1e-6
 
 
-@settings(max_examples=2000)
+@examples(2000)
 @given(workload=workloads(), host=HOSTS, rules=WORLDS, known=st.sampled_from(["nothing", "all", "wrongly"]))
 def test_every_build_completes_whose_phases_fit_alone(workload: Workload, host: Host, rules: Rules, known: str) -> None:
     """Whatever was expected, however memory grows: kills cost time, not the build; every phase ends well once."""
     estimator = None
     if known != "nothing":
         estimator = ExactEstimator(workload if known == "all" else disturbed(workload, share=0.6, seed=1))
-    result = simulate(workload, Watched(governor(host, estimator)), host, rules)
+    result = simulate(workload, Watched(scheduler(host, estimator)), host, rules)
     assert result.completed, result
     assert len(result.phases) == workload.phases
     assert result.peak_mib <= host.limit_mib + 1e-3
@@ -102,23 +105,23 @@ def test_every_build_completes_whose_phases_fit_alone(workload: Workload, host: 
     assert result.kernel_kills <= result.requeued <= result.kernel_kills + result.kills
 
 
-@settings(max_examples=2000)
+@examples(2000)
 @given(workload=workloads(most_units=5), host=HOSTS, rules=WORLDS)
 def test_a_simulation_repeats_itself(workload: Workload, host: Host, rules: Rules) -> None:
     """The same arguments, the same events, the same actions, the same result."""
-    first, second = Watched(governor(host)), Watched(governor(host))
+    first, second = Watched(scheduler(host)), Watched(scheduler(host))
     assert simulate(workload, first, host, rules) == simulate(workload, second, host, rules)
     assert first.journal == second.journal
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(workload=workloads(), cores=st.integers(1, 4), rules=WORLDS)
 def test_a_phase_larger_than_the_limit_ends_the_build_and_nothing_else_does(
     workload: Workload, cores: int, rules: Rules
 ) -> None:
     """It is named, as too big (a phase that grew for half a minute may also be called a runaway)."""
     host = Host(cores=cores, limit_mib=workload.peak_mib * 0.9)
-    result = simulate(workload, Watched(governor(host)), host, rules)
+    result = simulate(workload, Watched(scheduler(host)), host, rules)
     assert not result.completed
     assert result.failure is not None
     assert result.failure.verdict in ("too-big", "runaway")

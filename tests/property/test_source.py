@@ -8,11 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.projects.known import find_known, nearest, recognise
-from builddoctor.sensors.build_system import parse_build_system
-from builddoctor.sensors.path_names import names_path
-from builddoctor.sensors.source import examine_source
-from builddoctor.sensors.submodules import parse_gitmodules
+from builddoctor.projects.catalogue import find_known, nearest_project, recognise
+from builddoctor.projects.git_checkout import parse_gitmodules
+from builddoctor.projects.metadata import read_pyproject
+from builddoctor.projects.source_tree import examine_source, first_naming
 
 PIECES = (
     '[submodule "a"]', "path = ", "url=", "../", "/", "a/b", "\n", '"', "'", "#", "[build-system]", "requires = [", "]",
@@ -46,11 +45,11 @@ def test_a_submodule_never_lies_outside(text: str) -> None:
 @given(TEXTS, st.text(min_size=1, max_size=20))
 def test_patterns_take_any_text(text: str, name: str) -> None:
     """Names come from files too, and end up in patterns."""
-    parse_build_system(text)
-    names_path(text, name)
-    assert names_path(f'"{name}/x"', name) or not name.strip("/") or "/" in name
+    read_pyproject(text)
+    first_naming({"": text}, {"": [name]})
+    assert first_naming({"": f'"{name}/x"'}, {"": [name]}) or not name.strip("/") or "/" in name
     find_known(name)
-    nearest(name)
+    nearest_project(name)
 
 
 @given(st.dictionaries(NAMES, st.one_of(TEXTS.map(str.encode), st.binary(max_size=200)), max_size=7))

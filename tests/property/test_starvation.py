@@ -1,17 +1,17 @@
-"""Nobody starves: a phase that needs most of the memory starts, however many small ones keep asking."""
+"""No phase starves: one that needs most of the memory starts, however many small ones keep asking."""
 
 from __future__ import annotations
 
 import heapq
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind
-from builddoctor.policy.actions import Admit
-from builddoctor.policy.events import PhaseAsked, PhaseEnded, Sampled, Tick
-from builddoctor.policy.governor import DRAIN_AFTER_S, Governor
-from builddoctor.policy.order import ExpectedPhase
+from builddoctor.core.events import Admit, MemorySampled, PhaseAsked, PhaseEnded, TimePassed
+from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase, PhaseKind
+from builddoctor.scheduler.scheduler import DRAIN_AFTER_S
+from support.examples import examples
+from support.schedulers import handle, scheduler_of
 
 BUDGET_MIB = 1000.0
 TICK_S = 1.0
@@ -21,6 +21,12 @@ class Told:
     """Sizes and times of phases as they are; ``input_mib`` is the size, ``source`` the time."""
 
     pace = 1.0
+
+    def know(self, unit_id: str, **_: object) -> None:
+        """Units have no past."""
+
+    def forget(self, unit_id: str) -> None:
+        """Nothing is kept."""
 
     def estimate(self, phase: Phase) -> Estimate:
         return Estimate(peak_mib=phase.input_mib, spread_mib=0.0, source="told")
@@ -41,7 +47,7 @@ class Told:
         return []
 
 
-@settings(max_examples=2000)
+@examples(2000)
 @given(
     slots=st.integers(2, 8),
     giant_mib=st.floats(500, 1000),
@@ -58,7 +64,7 @@ def test_a_giant_starts_beside_a_stream_of_small_phases(
     In the order of lengths. One that was searched for may have it wait for the end of all units that are known.
     """
     giant_s = small_s + longer_s
-    governor = Governor(Told(), slots=slots, budget_mib=BUDGET_MIB, searches=False)
+    scheduler = scheduler_of(Told(), slots=slots, budget_mib=BUDGET_MIB, searches=False)
     now_s, last_id, giant = 0.0, 0, 0
     ends: list[tuple[float, int]] = []
     took_s: dict[int, float] = {}
@@ -73,14 +79,14 @@ def test_a_giant_starts_beside_a_stream_of_small_phases(
         feed(PhaseAsked(phase=phase))
         return last_id
 
-    def feed(event: PhaseAsked | PhaseEnded | Sampled | Tick) -> None:
+    def feed(event: PhaseAsked | PhaseEnded | MemorySampled | TimePassed) -> None:
         nonlocal admitted_s
-        for action in governor.handle(event, now_s):
+        for action in handle(scheduler, event, now_s):
             if isinstance(action, Admit):
                 heapq.heappush(ends, (now_s + took_s[action.phase_id], action.phase_id))
                 if giant and action.phase_id == giant:
                     admitted_s = now_s
-        governor.check()
+        scheduler.check()
 
     for _ in range(asking):
         ask(small_mib, small_s)
@@ -99,4 +105,4 @@ def test_a_giant_starts_beside_a_stream_of_small_phases(
         else:
             now_s = next_tick_s
             next_tick_s += TICK_S
-            feed(Tick())
+            feed(TimePassed())

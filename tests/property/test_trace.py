@@ -9,22 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.errors import TraceError
-from builddoctor.trace.analysis import digest
+from builddoctor.core.errors import TraceError
+from builddoctor.core.events import Note, Status
 from builddoctor.trace.masking import MASK, mask_argv
 from builddoctor.trace.reader import TraceReader
-from builddoctor.trace.records import Note, PhaseAdmitted, PhaseFinished, TickRecord, UnitBegan
+from support import trace_events as tr
+from support.told import digest
 from unit.builders import header
 
 RECORDS = [
     header(),
-    UnitBegan(at_s=1.0, unit_id="u1", source="a.cu", archs=["sm_90"]),
-    PhaseAdmitted(at_s=2.0, phase_id=1, reserve_mib=150, waited_s=0.5, running=1),
+    tr.unit_began(at_s=1.0, unit_id="u1", source="a.cu", archs=["sm_90"]),
+    tr.admitted(at_s=2.0, phase_id=1, reserve_mib=150, waited_s=0.5, running=1),
     Note(at_s=3.0, text="hältö"),
-    TickRecord(
+    Status(
         at_s=4.0, budget_mib=1, limit_mib=2, headroom_mib=3, ours_mib=4, running=1, waiting=0, open_units=1, oom_kills=0
     ),
-    PhaseFinished(at_s=5.0, phase_id=1, outcome="ok", exit_code=0, peak_mib=100, wall_s=5, cpu_s=4),
+    tr.phase_ended(at_s=5.0, phase_id=1, outcome="ok", exit_code=0, peak_mib=100, wall_s=5, cpu_s=4),
 ]
 LINES = [msgspec.json.encode(record) + b"\n" for record in RECORDS]
 WHOLE = b"".join(LINES)

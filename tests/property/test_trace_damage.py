@@ -11,42 +11,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builddoctor.cli.output import json_text
+from builddoctor.core.errors import TraceError
+from builddoctor.core.events import BuildEnded, BuildEvent, BuildResult, Note, NoteLevel, PhaseStarted, UnitEnded
 from builddoctor.diagnose.from_trace import judge
-from builddoctor.errors import TraceError
-from builddoctor.render.comparison import comparison_page
-from builddoctor.render.signs import UNICODE
-from builddoctor.render.tables import phase_rows, trace_rows, unit_rows
-from builddoctor.render.trace_page import failure_lines, trace_page
-from builddoctor.trace import records
-from builddoctor.trace.analysis import read_build
+from builddoctor.trace.analysis import peek, read_build
 from builddoctor.trace.compare import compare
-from builddoctor.trace.peek import peek
 from builddoctor.trace.report import TraceReport
+from builddoctor.ui.layout import UNICODE
+from builddoctor.ui.trace_page import comparison_page, failure_lines, phase_rows, trace_page, trace_rows, unit_rows
+from support import trace_events as tr
 from unit.builders import header, summary
-from unit.test_trace_report import admitted, asked, ended, tick, unit
+from unit.small_traces import admitted, asked, ended, tick, unit
 
 BOOT = "49de88c5"
 
-SMALL: list[records.AnyRecord] = [
+SMALL: list[BuildEvent] = tr.events(
     header(boot_id=BOOT),
     unit(),
     asked(1),
     admitted(1),
     tick(2.5, 500),
-    records.PhaseStarted(at_s=2.1, phase_id=1, pid=7),
-    records.PhaseCurve(at_s=3.0, phase_id=1, rss_mib=600.5),
-    records.Killed(at_s=4.0, phase_id=1, reason="200 MiB left"),
+    PhaseStarted(at_s=2.1, phase_id=1, pid=7),
+    tr.sampled(at_s=3.0, phase_id=1, rss_mib=600.5),
+    tr.killed(at_s=4.0, phase_id=1, reason="200 MiB left"),
     ended(1, 5.0, "killed-by-us", 900, signal=9),
-    records.Requeued(at_s=5.1, phase_id=1, reserve_mib=1350, solo=True, lost_s=3.0),
-    records.Note(at_s=5.2, text="careful", level="warning"),
+    tr.requeued(at_s=5.1, phase_id=1, reserve_mib=1350, solo=True, lost_s=3.0),
+    Note(at_s=5.2, text="careful", level=NoteLevel.WARNING),
     admitted(1, 6.0),
-    records.PhaseCurve(at_s=7.0, phase_id=1, rss_mib=800.5),
+    tr.sampled(at_s=7.0, phase_id=1, rss_mib=800.5),
     tick(7.5, 800, headroom_mib=40),
     ended(1, 9.0, "killed-by-kernel", 3900, signal=9, cause="cgroup"),
-    records.GaveUp(at_s=9.0, phase_id=1, verdict="too-big", reason="alone"),
-    records.UnitDone(at_s=9.1, unit_id="u1"),
-    records.End(at_s=9.5, summary=summary(result="failed", exit_code=2, verdict="too-big")),
-]
+    tr.gave_up(at_s=9.0, phase_id=1, verdict="too-big", reason="alone"),
+    UnitEnded(at_s=9.1, unit_id="u1"),
+    BuildEnded(at_s=9.5, summary=summary(result=BuildResult.FAILED, exit_code=2, verdict="too-big")),
+)
 LINES = [msgspec.json.encode(record) + b"\n" for record in SMALL]
 WHOLE = b"".join(LINES)
 
@@ -67,9 +65,9 @@ def seen(file: Path, content: bytes, *, width: int = 100, picture: bool = True) 
     except TraceError:
         return None
     verdicts = [judge(report), judge(report, boot_id=BOOT, idle_s=1.0), judge(report, boot_id="other", idle_s=1e9)]
-    lines = [*trace_rows([ends], width=width), *unit_rows(report.units, width=width)]
-    lines += phase_rows(report.phases, width=width)
-    lines += [line.plain for line in comparison_page(compare(report, report), width=width)]
+    shown = [*trace_rows([ends], width=width), *unit_rows(report.units, width=width)]
+    shown += [*phase_rows(report.phases, width=width), *comparison_page(compare(report, report), width=width)]
+    lines = [line.plain for line in shown]
     for verdict in verdicts:
         lines += failure_lines(report, verdict, width=width)
         lines += [command for fix in verdict.fixes if (command := fix.command)]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.errors import PackageDamagedError
+from builddoctor.core.errors import PackageDamagedError
 from builddoctor.toolkits.layout import place_of
-from builddoctor.toolkits.wheel import read_wheel, write_entries
+from builddoctor.toolkits.wheels import read_wheel, write_entries
+from support.examples import examples
 from support.made_wheels import make_wheel
 
 FILES: dict[str, bytes | str] = {
@@ -21,7 +22,7 @@ CHANGE = st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_
 PARTS = ["nvidia", "cu13", "lib", "include", "bin", "x.dist-info", "licenses", "a", ".b"]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(changes=st.lists(CHANGE, min_size=1, max_size=6), kept=st.floats(0.5, 1))
 def test_a_damaged_wheel_is_refused_or_read(changes: list[tuple[float, bytes]], kept: float) -> None:
     """Bytes changed anywhere, the end cut off: what is written then is what RECORD says."""

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from support.memcg import hierarchy
+
 CGROUP_V1 = Path("/sys/fs/cgroup/memory")
 
 
@@ -29,14 +31,8 @@ def find_nvcc() -> Path | None:
 
 
 def has_memcg() -> bool:
-    """Root that may make memory cgroups (v1) of its own."""
-    probe = CGROUP_V1 / f"bd-test-probe-{os.getpid()}"
-    try:
-        probe.mkdir()
-        probe.rmdir()
-    except OSError:
-        return False
-    return (CGROUP_V1 / "memory.limit_in_bytes").exists()
+    """Memory cgroups of our own can be made, v1 or v2."""
+    return hierarchy() is not None
 
 
 def has_unshare() -> bool:
@@ -76,6 +72,12 @@ def has_cuda_packages() -> bool:
         return subprocess.run(argv, check=False, capture_output=True).returncode == 0
 
 
+def has_qemu() -> bool:
+    """What ``scripts/vm`` makes its images with, and boots them."""
+    programs = ("qemu-system-x86_64", "mmdebstrap", "mke2fs", "cpio", "depmod", "modprobe", "xz", "zstd")
+    return all(shutil.which(name) is not None for name in programs)
+
+
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "nvcc": has_nvcc,
     "memcg": has_memcg,
@@ -84,6 +86,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "loop": has_loop,
     "chromium": has_chromium,
     "tmux": has_tmux,
+    "qemu": has_qemu,
     "cuda_packages": has_cuda_packages,
 }
 """Marker ``needs_NAME`` to the check."""

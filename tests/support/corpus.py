@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.model.verdict import VerdictName
+from builddoctor.core.verdict import Verdict
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 
-Judge = Callable[[bytes], VerdictName | None]
+Judge = Callable[[bytes], Verdict | None]
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,8 +22,8 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     shows: str
     shape: str = ""
-    verdict: VerdictName | None = None
-    also: tuple[VerdictName, ...] = ()
+    verdict: Verdict | None = None
+    also: tuple[Verdict, ...] = ()
     heldout: bool = False
     note: str = ""
 
@@ -40,7 +40,7 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     label: Label
-    said: VerdictName | None
+    said: Verdict | None
 
     @property
     def claims(self) -> bool:

@@ -15,11 +15,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from builddoctor.model.verdict import Fix
-from builddoctor.trace.records import PhaseFinished
+from builddoctor.core.events import PhaseEnded
+from builddoctor.core.verdict import Fix
 from support.memcg import MemoryCgroup
 from support.program import Program
 
@@ -113,7 +114,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
     evidence: list[str]
     fixes: list[Fix]
-    summary: dict[str, object]
+    summary: dict[str, Any]
     ends: list[tuple[str, str]]
     """(outcome, cause) of all runs of phases, in order"""
 
@@ -150,7 +151,6 @@ def told(program: Program, returncode: int, stdout: str, stderr: str) -> Told:
     assert shown.returncode == 0, shown.stderr
     answer = json.loads(shown.stdout)
     summary = program.summary()
-    ends = [(each.outcome, each.cause) for each in program.records() if isinstance(each, PhaseFinished)]
     return Told(
         returncode=returncode,
         output=f"{stdout}{stderr}",
@@ -163,8 +163,14 @@ def told(program: Program, returncode: int, stdout: str, stderr: str) -> Told:
         evidence=answer["evidence"],
         fixes=[msgspec.convert(fix, Fix) for fix in answer["fixes"]],
         summary=summary,
-        ends=ends,
+        ends=phase_ends(program),
     )
+
+
+def phase_ends(program: Program) -> list[tuple[str, str]]:
+    """(outcome, cause) of all runs of phases, in order; an empty cause where no SIGKILL came from elsewhere."""
+    ended = [each for each in program.records() if isinstance(each, PhaseEnded)]
+    return [(each.outcome.value, each.cause.value if each.cause is not None else "") for each in ended]
 
 
 def explained(program: Program, log: str) -> dict[str, object]:

@@ -13,9 +13,9 @@ AT_ONCE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
 """The kernel fills the pages in itself: faster than touching each."""
 
 
-def main():
+def main() -> None:
     wanted, rate, file = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-    held = []
+    held: list[mmap.mmap] = []
     began = time.monotonic()
     while len(held) * STEP_MIB < wanted:
         held.append(mmap.mmap(-1, STEP_MIB << 20, flags=AT_ONCE))

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.trace import records
-from builddoctor.units import MIB
+from builddoctor.core.events import Kill, PhaseAsked, PhaseEnded, PhaseStarted
+from builddoctor.core.units import MIB
 from support.memcg import MemoryCgroup, memory_cgroup
 from support.program import Program
 from support.replaying import StandIns
@@ -109,13 +109,13 @@ def _judged(program: Program, number: int, limit_mib: float, faults: list[str]) 
         )
     told = msgspec.json.decode(told_file.read_bytes(), type=_Told)
     trace = program.records()
-    of_source = {each.source: each.phase_id for each in trace if isinstance(each, records.PhaseQueued)}
-    ends: dict[int, list[records.PhaseFinished]] = {each: [] for each in of_source.values()}
+    of_source = {each.phase.source: each.phase.phase_id for each in trace if isinstance(each, PhaseAsked)}
+    ends: dict[int, list[PhaseEnded]] = {each: [] for each in of_source.values()}
     begins: dict[int, float] = {}
     for record in trace:
-        if isinstance(record, records.PhaseFinished):
+        if isinstance(record, PhaseEnded):
             ends[record.phase_id].append(record)
-        elif isinstance(record, records.PhaseStarted):
+        elif isinstance(record, PhaseStarted):
             begins.setdefault(record.phase_id, record.at_s)
     hog, other = of_source["hog.cu"], of_source["other.cu"]
     for what, phase_id, right in (("hog", hog, ["killed-by-us", "ok"]), ("other phase", other, ["ok"])):
@@ -127,7 +127,7 @@ def _judged(program: Program, number: int, limit_mib: float, faults: list[str]) 
     if told.statuses != (0, 0):
         faults.append(f"the compilers ended with {told.statuses}")
     first = ends[hog][0]
-    kills = [each.at_s for each in trace if isinstance(each, records.Killed) and each.phase_id == hog]
+    kills = [each.at_s for each in trace if isinstance(each, Kill) and each.phase_id == hog]
     return Round(
         number=number,
         hog_first=told.hog_first,
@@ -158,7 +158,7 @@ def build(number: int, rate_mib_s: float, group: MemoryCgroup) -> int:
     _unit("other", "cicc", f"to 0 {1024 * OTHER_MIB}\nonce {holding}\nuntil {done}\n")
     order = [("hog", hogging), ("other", holding)]
     nvccs = {}
-    (group.folder / "memory.max_usage_in_bytes").write_text("0")
+    group.forget_peak()
     for name, mark in order if hog_first else reversed(order):
         nvccs[name] = subprocess.Popen(["nvcc", "-c", f"{name}.cu", "-o", f"{name}.o"])
         _await_file(mark)
@@ -167,7 +167,7 @@ def build(number: int, rate_mib_s: float, group: MemoryCgroup) -> int:
     go.touch()
     select.select([hog], [], [], PATIENCE_S)
     same_other = not select.select([other], [], [], 0)[0]
-    most_bytes = int((group.folder / "memory.max_usage_in_bytes").read_text())
+    most_bytes = int(group.peak_mib * MIB)
     done.touch()
     statuses = (nvccs["hog"].wait(), nvccs["other"].wait())
     told = _Told(hog_first=hog_first, same_other=same_other, statuses=statuses, most_bytes=most_bytes)

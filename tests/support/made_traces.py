@@ -1,7 +1,7 @@
 """Traces of builds that never ran, written by the real writer: a small scheduler plays phases on cores and a budget.
 
 Covers: good, killed and redone, too big, runaway and torn builds, of any length. Does *not* cover: how production
-decides (``policy.governor``): who comes first starts first, when a core and the memory are there.
+decides (``scheduler``): what comes first starts first, when a core and the memory are there.
 """
 
 from __future__ import annotations
@@ -14,9 +14,25 @@ from typing import Any
 
 import msgspec
 
-from builddoctor.model.summary import Summary
-from builddoctor.trace import records
+from builddoctor.core.events import (
+    TRACE_SCHEMA,
+    BuildEnded,
+    BuildResult,
+    GiveUp,
+    Header,
+    Kill,
+    KillReason,
+    MemorySampled,
+    PhaseStarted,
+    Requeue,
+    Rise,
+    Status,
+    Summary,
+    UnitEnded,
+)
+from builddoctor.core.verdict import Verdict
 from builddoctor.trace.writer import TraceWriter
+from support.trace_events import Events, admitted, estimate_of, events, held, phase_asked, phase_ended, unit_began
 
 TICK_S = 1.0
 RAMP_STEPS = 8
@@ -56,7 +72,7 @@ def write_trace(path: Path, build: Made) -> Path:
         writer.close()
     if build.stop_at_s is not None:
         with path.open("ab") as file:
-            file.write(b'{"t":"rss","at_s":')
+            file.write(b'{"t":"sample","at_s":')
     return path
 
 
@@ -85,8 +101,8 @@ class _Player:
         self.verdict: str | None = None
         self.done = 0
 
-    def say(self, record: records.Record) -> None:
-        self.writer.write(record)
+    def say(self, *said: Events) -> None:
+        self.writer.write(*events(*said))
 
     def at(self, at_s: float, what: str, value: Any) -> None:
         heapq.heappush(self.events, (at_s, next(self.order), what, value))
@@ -107,12 +123,12 @@ class _Player:
                 break
             if what == "tick" and self.done < len(build.units):
                 self.at(at_s + TICK_S, "tick", None)
-        self.say(records.End(at_s=self.now_s, summary=self.summary()))
+        self.say(BuildEnded(at_s=self.now_s, summary=self.summary()))
 
     def on_unit(self, index: int) -> None:
         name, work = self.build.units[index]
         archs = sorted({each.arch for each in work if each.arch})
-        self.say(records.UnitBegan(at_s=self.now_s, unit_id=f"u{index}", source=name, archs=archs, threads=1))
+        self.say(unit_began(at_s=self.now_s, unit_id=f"u{index}", source=name, archs=archs, threads=1))
         self.ask(index, 0)
 
     def ask(self, unit: int, step: int) -> None:
@@ -123,7 +139,7 @@ class _Player:
         )
         self.phases += 1
         self.say(
-            records.PhaseQueued(
+            phase_asked(
                 at_s=self.now_s,
                 phase_id=run.phase_id,
                 unit_id=f"u{unit}",
@@ -154,15 +170,17 @@ class _Player:
             run.from_s = self.now_s
             waited = round(self.now_s - asked_s, 3)
             self.say(
-                records.PhaseAdmitted(
+                admitted(
                     at_s=self.now_s,
                     phase_id=run.phase_id,
                     reserve_mib=run.reserve_mib,
                     waited_s=waited,
                     running=len(self.running),
+                    estimate_mib=round(run.work.estimate_mib or run.work.peak_mib * 1.08, 1),
+                    expected_s=run.work.wall_s,
                 )
             )
-            self.say(records.PhaseStarted(at_s=self.now_s + 0.001, phase_id=run.phase_id, pid=1000 + run.phase_id))
+            self.say(PhaseStarted(at_s=self.now_s + 0.001, phase_id=run.phase_id, pid=1000 + run.phase_id))
             steps = RAMP_STEPS if run.work.wall_s > 0.5 else 0
             for step in range(1, steps + 1):
                 at_s = self.now_s + run.work.wall_s * step / (steps + 1)
@@ -173,10 +191,7 @@ class _Player:
         if run.phase_id in self.held:
             return
         self.held.add(run.phase_id)
-        arch = f" {run.work.arch}" if run.work.arch else ""
-        what = f"{run.work.kind}{arch} of {self.build.units[run.unit][0]}"
-        text = f"waits: {what} needs {run.reserve_mib:.0f} MiB, {max(0.0, free_mib):.0f} MiB free (memory)"
-        self.say(records.Note(at_s=self.now_s, text=text, level="hold"))
+        self.say(held(self.now_s, run.phase_id, run.reserve_mib, round(max(0.0, free_mib), 1)))
 
     def on_grow(self, value: tuple[_Running, int, float]) -> None:
         run, tries, rss_mib = value
@@ -184,7 +199,17 @@ class _Player:
             return
         run.rss_mib = rss_mib
         self.peak_mib = max(self.peak_mib, sum(each.rss_mib for each in self.running.values()))
-        self.say(records.PhaseCurve(at_s=self.now_s, phase_id=run.phase_id, rss_mib=round(rss_mib, 1)))
+        ours_mib = sum(each.rss_mib for each in self.running.values())
+        self.say(
+            MemorySampled(
+                at_s=self.now_s,
+                rss_mib=((run.phase_id, round(rss_mib, 1)),),
+                held_mib=round(ours_mib, 1),
+                headroom_mib=round(self.build.limit_mib - self.build.others_mib - ours_mib, 1),
+                budget_mib=self.build.budget_mib,
+                reserve_mib=500.0,
+            )
+        )
 
     def on_end(self, value: tuple[_Running, int]) -> None:
         run, tries = value
@@ -193,11 +218,11 @@ class _Player:
         killed = fate in ("too-big", "runaway") or (fate == "killed-once" and not tries)
         outcome = "ok" if not killed else "killed-by-us" if fate == "runaway" else "killed-by-kernel"
         if outcome == "killed-by-us":
-            self.say(records.Killed(at_s=self.now_s, phase_id=run.phase_id, reason="grows without end"))
+            self.say(Kill(at_s=self.now_s, phase_id=run.phase_id, reason=KillReason.RUNAWAY, rise=_rise(work)))
         self.kills += outcome == "killed-by-kernel"
         self.cpu_s += 0.97 * work.wall_s
         self.say(
-            records.PhaseFinished(
+            phase_ended(
                 at_s=self.now_s,
                 phase_id=run.phase_id,
                 outcome=outcome,
@@ -217,27 +242,25 @@ class _Player:
 
     def after_kill(self, run: _Running) -> None:
         work = run.work
-        where = f"{work.kind} {work.arch} of {self.build.units[run.unit][0]}"
         if work.fate == "killed-once":
             self.requeued += 1
             run.tries, run.rss_mib, run.reserve_mib = 1, 0.0, round(1.5 * work.peak_mib, 1)
             self.say(
-                records.Requeued(
+                Requeue(
                     at_s=self.now_s,
                     phase_id=run.phase_id,
-                    reserve_mib=run.reserve_mib,
+                    estimate=estimate_of(work.peak_mib, run.reserve_mib),
                     solo=True,
                     lost_s=work.wall_s,
+                    peak_mib=work.peak_mib,
                 )
             )
-            text = f"redoes {where}: ended by the kernel at {work.peak_mib:.0f} MiB; {work.wall_s:.0f} s lost"
-            self.say(records.Note(at_s=self.now_s, text=text, level="warning"))
             self.line.insert(0, (self.now_s, run))
             return
-        reason = "grows without end" if work.fate == "runaway" else "it was killed while it ran alone"
         self.verdict = work.fate
-        self.say(records.GaveUp(at_s=self.now_s, phase_id=run.phase_id, verdict=work.fate, reason=reason))
-        self.say(records.Note(at_s=self.now_s, text=f"gives up on {where}: {reason}", level="warning"))
+        rise = _rise(work) if work.fate == "runaway" else None
+        verdict = Verdict(work.fate)
+        self.say(GiveUp(at_s=self.now_s, phase_id=run.phase_id, verdict=verdict, peak_mib=work.peak_mib, rise=rise))
 
     def next_step(self, run: _Running) -> None:
         if self.verdict is not None:
@@ -245,7 +268,7 @@ class _Player:
         if run.step + 1 < len(self.build.units[run.unit][1]):
             self.ask(run.unit, run.step + 1)
             return
-        self.say(records.UnitDone(at_s=self.now_s, unit_id=f"u{run.unit}"))
+        self.say(UnitEnded(at_s=self.now_s, unit_id=f"u{run.unit}"))
         self.done += 1
         following = self.done - 1 + min(len(self.build.units), 2 * self.build.cores)
         if following < len(self.build.units):
@@ -255,7 +278,7 @@ class _Player:
         ours = sum(each.rss_mib for each in self.running.values())
         build = self.build
         self.say(
-            records.TickRecord(
+            Status(
                 at_s=self.now_s,
                 budget_mib=build.budget_mib - build.others_mib,
                 limit_mib=build.limit_mib,
@@ -271,7 +294,7 @@ class _Player:
     def summary(self) -> Summary:
         build = self.build
         return Summary(
-            result="ok" if self.verdict is None else "failed",
+            result=BuildResult.OK if self.verdict is None else BuildResult.FAILED,
             exit_code=0 if self.verdict is None else 9,
             verdict=self.verdict,
             wall_s=round(self.now_s, 3),
@@ -294,10 +317,14 @@ class _Player:
         )
 
 
-def _header(build: Made) -> records.Header:
-    return records.Header(
+def _rise(work: Work) -> Rise:
+    return Rise(held_mib=work.peak_mib, expected_mib=round(work.peak_mib / 12, 1), rose_s=work.wall_s)
+
+
+def _header(build: Made) -> Header:
+    return Header(
         at_s=0.0,
-        schema=records.TRACE_SCHEMA,
+        schema=TRACE_SCHEMA,
         builddoctor="0.1.0",
         trace_id="3f2a01",
         started_at="2025-06-01T10:00:00+00:00",

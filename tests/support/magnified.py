@@ -1,6 +1,6 @@
 """builddoctor on a system that is seen through a lens: ``magnified.py SCALE REQUEST [RULES]``, all JSON.
 
-For replays at a scale (``simulate.replay.Scale``): every MiB and every second that really is counts as as many as it
+For replays at a scale (``Scale``): every MiB and every second that really is counts as as many as it
 stands for, so that the supervisor sees the recorded build at its full size, with production's own thresholds. Gates,
 processes, cgroups, kills and the supervisor are real. Real figures of the supervisor and the gates themselves are
 magnified as well: at a fifth, a gate of 6 MiB counts as 30.
@@ -14,16 +14,22 @@ import time
 
 import msgspec
 
-from builddoctor.cli.supervised import run_supervised
-from builddoctor.model.request import RunRequest
-from builddoctor.policy.rules import Rules
-from builddoctor.sensors.root import SystemRoot, page_size
-from builddoctor.simulate.replay import Scale
+from builddoctor.cli.run import run_supervised
+from builddoctor.core.request import RunRequest
+from builddoctor.runtime.sampler import Rules
+from builddoctor.system.root import SystemRoot, page_size
 
 NO_LIMIT = 2**62
 _BYTES = re.compile(r"/memory\.(?:memsw\.)?(?:(?:limit|usage)_in_bytes|max|high|current)\Z")
 _NUMBER = re.compile(r"(?<=[ \t])\d+(?= kB)")
 _NOT_BYTES = ("pg", "workingset", "total_pg", "total_workingset", "nr_", "thp")
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of each MiB and each second."""
+
+    memory: float
+    time: float
 
 
 class MagnifiedRoot(SystemRoot):

@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
-from builddoctor.model.request import RunRequest
-from builddoctor.policy.rules import Rules
+from builddoctor.core.events import BuildEvent
+from builddoctor.core.request import RunRequest
+from builddoctor.runtime.sampler import Rules
 from builddoctor.trace.reader import TraceReader
-from builddoctor.trace.records import AnyRecord
+from builddoctor.trace.replay import replay
 
 PATIENCE_S = 60.0
 
@@ -87,10 +88,18 @@ class Program:
     def summary(self) -> dict[str, Any]:
         return json.loads(self.summary_file.read_text())
 
-    def records(self) -> list[AnyRecord]:
+    def records(self) -> list[BuildEvent]:
         return list(TraceReader(self.trace_file))
 
-    def await_record(self, kind: type[AnyRecord], process: subprocess.Popen[str], **wanted: object) -> AnyRecord:
+    def check_traces(self) -> None:
+        """Each trace that a build wrote to its end decides the same when it is replayed."""
+        for path in (self.trace_file, *self.folder.glob("state/traces/*.jsonl")):
+            if path.is_file() and path.stat().st_size and '"settings"' in path.read_text(errors="replace")[:4096]:
+                reader = TraceReader(path)
+                found = replay(reader)
+                assert found.agrees or reader.skipped, found.difference
+
+    def await_record(self, kind: type[BuildEvent], process: subprocess.Popen[str], **wanted: object) -> BuildEvent:
         """Wait until the trace has a record of this kind with these values: the handshake with a running build.
 
         A value may be a function that says whether the record's will do.
@@ -101,11 +110,17 @@ class Program:
             has_ended = process.poll() is not None
             if self.trace_file.exists() and self.trace_file.stat().st_size:
                 for record in TraceReader(self.trace_file):
-                    if isinstance(record, kind) and all(_is(getattr(record, k), v) for k, v in wanted.items()):
+                    if isinstance(record, kind) and all(_is(_value(record, k), v) for k, v in wanted.items()):
                         return record
             assert not has_ended, f"builddoctor ended early: {process.communicate()[0]}"
             select.select([], [], [], 0.05)
         raise AssertionError(f"no {kind.__name__} {wanted} in the trace")
+
+
+def _value(event: BuildEvent, name: str) -> object:
+    """Of the event, or of the phase or unit that it is about."""
+    about = next((inner for each in ("phase", "unit") if (inner := getattr(event, each, None)) is not None), event)
+    return getattr(event, name) if hasattr(event, name) else getattr(about, name)
 
 
 def _is(value: object, wanted: object) -> bool:

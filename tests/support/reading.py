@@ -6,12 +6,12 @@ import sys
 
 import msgspec
 
-from builddoctor.model.limits import MemoryReading
+from builddoctor.core.limits import MemoryReading
 
 _ASK = """
 import os, msgspec
-from builddoctor.sensors.limits import MemorySensor
-from builddoctor.sensors.root import SystemRoot
+from builddoctor.system.memory_sensor import MemorySensor
+from builddoctor.system.root import SystemRoot
 print(msgspec.json.encode(MemorySensor(SystemRoot(), env=os.environ).read(0.0)).decode())
 """
 

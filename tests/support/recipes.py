@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from builddoctor.model.phase import PhaseKind
-from builddoctor.model.plan import Plan, Range, Stage, StaticPair
-from builddoctor.model.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
+from builddoctor.core.phase import PhaseKind
+from builddoctor.core.plan import Plan, Range, Stage, StaticPair
+from builddoctor.core.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
 
 RECIPE = Recipe(
     schema=1,

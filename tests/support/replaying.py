@@ -2,7 +2,7 @@
 
 Covers: compiling the stand-ins (stand_in.c) with the host's compiler, a toolkit and a g++ made of them, the build
 folder, running it under builddoctor (support/magnified.py), and what came of it, counted up to full size.
-Does *not* cover: what is replayed (``simulate.replay``).
+Does *not* cover: what is replayed (``support.replay_files``).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from builddoctor.model.request import RunRequest
-from builddoctor.policy.rules import Rules
-from builddoctor.simulate.replay import Replay, Scale, replayed
+from builddoctor.core.request import RunRequest
+from builddoctor.core.units import MIB
+from builddoctor.runtime.sampler import Rules
 from builddoctor.simulate.workload import Workload
-from builddoctor.units import MIB
+from support.magnified import Scale
 from support.memcg import MemoryCgroup, memory_cgroup
 from support.program import Program
+from support.replay_files import Replay, replayed
 
 SOURCE = Path(__file__).with_name("stand_in.c")
 MAGNIFIED = Path(__file__).with_name("magnified.py")
@@ -113,11 +114,10 @@ class Replays:
 
     def _came_of_it(self, done: subprocess.CompletedProcess[str], group: MemoryCgroup) -> Replayed:
         summary: Mapping[str, Any] = self.program.summary() if self.program.summary_file.exists() else {}
-        highest = int((group.folder / "memory.max_usage_in_bytes").read_text())
         return Replayed(
             returncode=done.returncode,
             output=done.stdout + done.stderr,
             kernel_kills=group.kernel_kills,
-            highest_mib=highest / MIB / self.scale.memory,
+            highest_mib=group.peak_mib / self.scale.memory,
             summary=dict(summary),
         )

@@ -1,6 +1,6 @@
 """builddoctor with other thresholds than production's, which take minutes: ``short_rules.py RULES REQUEST [zero]``.
 
-RULES and REQUEST are JSON (``policy.rules.Rules``, ``model.request.RunRequest``). With ``zero``, the kernel reports
+RULES and REQUEST are JSON (``scheduler.rules.Rules``, ``core.request.RunRequest``). With ``zero``, the kernel reports
 every resident size as nothing (RHEL-97601); all else is as it is.
 """
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.cli.supervised import run_supervised
-from builddoctor.model.request import RunRequest
-from builddoctor.policy.rules import Rules
-from builddoctor.sensors.root import SystemRoot
+from builddoctor.cli.run import run_supervised
+from builddoctor.core.request import RunRequest
+from builddoctor.runtime.sampler import Rules
+from builddoctor.system.root import SystemRoot
 
 STATM_OF_ZEROES = Path(__file__).with_name("statm_of_zeroes")
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from builddoctor.model.phase import PhaseKind
-from builddoctor.model.plan import Plan, Range, Stage, StageName
-from builddoctor.model.recipe import Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
-from builddoctor.recipes.writing import dump
-from builddoctor.render.staged import staging_files
+from builddoctor.core.phase import PhaseKind
+from builddoctor.core.plan import Plan, Range, Stage, StageName
+from builddoctor.core.recipe import Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
+from builddoctor.recipes.recipe_text import dump
+from builddoctor.ui.staged import staging_files
 from support.program import clean_environment
 
 AT_ONCE = f"{sys.executable} -IS {Path(__file__).with_name('at_once.py')}"

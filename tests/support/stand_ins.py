@@ -5,6 +5,7 @@ A ``clang++`` on PATH is gated as a whole, so a script of that name is a phase t
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +14,13 @@ from support.program import Program
 STEADY_HOG = f"{sys.executable} -IS {Path(__file__).with_name('steady_hog.py')}"
 HOG = f"{sys.executable} -IS {Path(__file__).with_name('hog.py')}"
 """``HOG MIB MIB_PER_S FILE``"""
+
+
+def hogcc(folder: Path) -> Path:
+    """``hogcc MIB MIB_PER_S FILE``, a compiler that no gate knows, in ``folder``."""
+    path = folder / "hogcc"
+    subprocess.run(["cc", "-o", str(path), str(Path(__file__).with_name("hogcc.c"))], check=True)
+    return path
 
 
 def stand_in(program: Program, script: str, *, name: str = "clang++") -> Path:

@@ -11,9 +11,9 @@ import time
 STEP_MIB = 4
 
 
-def main():
+def main() -> None:
     wanted, rate, file = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-    held = []
+    held: list[mmap.mmap] = []
     while len(held) * STEP_MIB < wanted:
         held.append(mmap.mmap(-1, STEP_MIB << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE))
         time.sleep(STEP_MIB / rate)

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.doctor.build_tools import build_tool_checks
-from builddoctor.doctor.examine import Question, examine_briefly
-from builddoctor.doctor.source import source_checks
-from builddoctor.doctor.subject import Subject
-from builddoctor.intercept.build_tools import examine_build_tools
-from builddoctor.model.build_tools import BuildTools
-from builddoctor.model.check import Check, Status
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.sensors.source import examine_source
-from builddoctor.sensors.toolkits import OVERLAY_MARK
+from builddoctor.core.check import Check, Status
+from builddoctor.core.toolchain import BuildTools
+from builddoctor.doctor.build_tool_checks import build_tool_checks
+from builddoctor.doctor.examine import Question, Subject, examine_briefly
+from builddoctor.doctor.source_checks import source_checks
+from builddoctor.gates.subprocesses import run_captured
+from builddoctor.projects.source_tree import examine_source
+from builddoctor.system.root import SystemRoot
+from builddoctor.toolchain.build_tools import examine_build_tools
+from builddoctor.toolchain.discover import OVERLAY_MARK
 
 CMAKE_LISTS = "cmake_minimum_required(VERSION 3.18)\nproject(demo CXX)\nadd_library(demo demo.cpp)\n"
 
@@ -36,7 +36,7 @@ def command(path: Path, text: str) -> Path:
 def looked_at(folder: Path, env: Mapping[str, str]) -> dict[str, Check]:
     """All checks of a folder, by name."""
     source = examine_source(folder, env)
-    tools = examine_build_tools(env, source)
+    tools = examine_build_tools(env, source, run=run_captured)
     checks = source_checks(source, known=None, archs=(), toolkit=None, tools=tools, env=env)
     checks += build_tool_checks(tools, source=source, known=None, archs=(), toolkit=None, env=env)
     return {check.name: check for check in checks}
@@ -97,7 +97,7 @@ def test_a_worktree_and_an_archive_of_it(checkout: Path, tmp_path: Path) -> None
 @pytest.mark.needs_cmake
 def test_the_tools_of_this_machine_say_what_they_are() -> None:
     """The first of each is the one that a shell finds, and each has a version."""
-    tools = examine_build_tools(os.environ)
+    tools = examine_build_tools(os.environ, run=run_captured)
     assert tools.cmakes[0].path == shutil.which("cmake")
     assert any(program.path == shutil.which("ninja") for program in tools.ninjas)
     for program in (tools.cmakes[0], *(ninja for ninja in tools.ninjas if ninja.path == shutil.which("ninja"))):
@@ -108,7 +108,7 @@ def test_the_tools_of_this_machine_say_what_they_are() -> None:
 def test_the_python_that_builds_is_the_one_on_the_path() -> None:
     """Its own headers and packages, whatever runs builddoctor."""
     env = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
-    python = examine_build_tools(env).python
+    python = examine_build_tools(env, run=run_captured).python
     assert python is not None
     assert (python.problem, python.version) == ("", ".".join(str(part) for part in sys.version_info[:3]))
     assert python.headers is Path(python.include, "Python.h").exists()
@@ -126,7 +126,7 @@ def fake_torch(site: Path, more: str = "") -> Mapping[str, str]:
 
 def test_torch_is_found_and_never_imported(tmp_path: Path) -> None:
     """Importing this one would end the python that was asked."""
-    python = examine_build_tools(fake_torch(tmp_path / "site")).python
+    python = examine_build_tools(fake_torch(tmp_path / "site"), run=run_captured).python
     assert python is not None
     assert python.torch is not None
     assert (python.torch.version, python.torch.cuda) == ("2.8.0+cu128", "12.8")
@@ -138,7 +138,9 @@ def test_asking_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "site" / "sitecustomize.py").write_text("import helper_of_mine\n")
     (tmp_path / "site" / "helper_of_mine.py").write_text("")
     before = sorted(tmp_path.rglob("*"))
-    examine_build_tools({name: value for name, value in env.items() if name != "PYTHONDONTWRITEBYTECODE"})
+    examine_build_tools(
+        {name: value for name, value in env.items() if name != "PYTHONDONTWRITEBYTECODE"}, run=run_captured
+    )
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -147,7 +149,7 @@ def test_a_projects_own_folder_is_not_taken_for_torch(tmp_path: Path, monkeypatc
     fake_torch(tmp_path)
     monkeypatch.chdir(tmp_path)
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    python = examine_build_tools(env).python
+    python = examine_build_tools(env, run=run_captured).python
     assert python is None or python.torch is None
 
 
@@ -165,7 +167,7 @@ def test_a_python_that_does_not_answer_is_a_problem_and_no_crash(
 ) -> None:
     """A shim without a version behind it, a wrapper that prints something else."""
     command(tmp_path / "bin/python", script)
-    python = examine_build_tools({"PATH": str(tmp_path / "bin")}).python
+    python = examine_build_tools({"PATH": str(tmp_path / "bin")}, run=run_captured).python
     assert python is not None
     assert python.problem == problem if problem else python.problem
 
@@ -182,7 +184,7 @@ def test_odd_programs_on_the_path(tmp_path: Path) -> None:
     (tmp_path / "overlay" / OVERLAY_MARK).write_text("")
     command(tmp_path / "f/ninja", "echo 1.12.1")
     path = ":".join(str(tmp_path / name) for name in ("overlay/bin", "a", "b", "c", "d", "e", "f"))
-    tools = examine_build_tools({"PATH": f"relative::{path}"})
+    tools = examine_build_tools({"PATH": f"relative::{path}"}, run=run_captured)
     assert [(os.path.basename(os.path.dirname(n.path)), n.version, n.problem) for n in tools.ninjas] == [
         ("a", "", "no such luck"),
         ("b", "", "`--version` ended with status 0"),
@@ -192,7 +194,7 @@ def test_odd_programs_on_the_path(tmp_path: Path) -> None:
 
 def test_nothing_at_all_on_the_path(tmp_path: Path) -> None:
     """A machine without tools is described, not an error."""
-    assert examine_build_tools({"PATH": str(tmp_path)}) == BuildTools()
+    assert examine_build_tools({"PATH": str(tmp_path)}, run=run_captured) == BuildTools()
 
 
 def configure(folder: Path, *ninjas: str) -> None:
@@ -209,7 +211,9 @@ def test_a_ninja_that_a_folder_names_is_not_run_for_that(tmp_path: Path) -> None
     for program in ninjas:
         command(program, f": > {tmp_path}/ran-in-{program.parent.name}; echo 1.13.0")
     configure(tmp_path / "archive/project", *map(str, ninjas))
-    tools = examine_build_tools({"PATH": "/nowhere"}, examine_source(tmp_path / "archive/project", {}))
+    tools = examine_build_tools(
+        {"PATH": "/nowhere"}, examine_source(tmp_path / "archive/project", {}), run=run_captured
+    )
     assert [(each.path, each.version) for each in tools.configured_ninjas] == [(str(ninja), "") for ninja in ninjas]
     assert not list(tmp_path.glob("ran-*"))
 
@@ -219,7 +223,9 @@ def test_a_ninja_that_a_folder_names_has_its_version_where_it_is_on_the_path(tmp
     ninja = command(tmp_path / "bin/ninja", "echo 1.12.1")
     (tmp_path / "link").symlink_to(tmp_path / "bin")
     configure(tmp_path / "project", str(ninja), f"{tmp_path}/link/ninja", "/a\0b/ninja", "\x1b/ninja")
-    tools = examine_build_tools({"PATH": str(tmp_path / "bin")}, examine_source(tmp_path / "project", {}))
+    tools = examine_build_tools(
+        {"PATH": str(tmp_path / "bin")}, examine_source(tmp_path / "project", {}), run=run_captured
+    )
     assert [each.version for each in tools.configured_ninjas] == ["1.12.1", "1.12.1"]
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.intercept.captured import run_captured
-from builddoctor.intercept.side_by_side import Patience
+from builddoctor.gates.subprocesses import run_captured
+from builddoctor.system.probes import Deadline
 
 HANGS = """#!/bin/sh
 sleep 1000 &
@@ -51,21 +51,21 @@ def test_children_of_a_probe_end_with_it(tmp_path: Path, script: str) -> None:
     wait_until_ended(int(pid.read_text()))
 
 
-def test_the_end_of_patience_ends_a_probe(tmp_path: Path, script: str) -> None:
+def test_the_end_of_a_deadline_ends_a_probe(tmp_path: Path, script: str) -> None:
     """Long before its own time; afterwards no other is started."""
-    patience = Patience(1000.0)
+    deadline = Deadline(1000.0)
 
     def wait() -> None:
         while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
             threading.Event().wait(0.01)
-        patience.end()
+        deadline.end()
 
     thread = threading.Thread(target=wait)
     thread.start()
-    said = run_captured([script, str(tmp_path / "pid")], timeout_s=1000.0, patience=patience)
+    said = run_captured([script, str(tmp_path / "pid")], timeout_s=1000.0, deadline=deadline)
     thread.join()
     assert said.silent
     wait_until_ended(int((tmp_path / "pid").read_text()))
-    said = run_captured(["/bin/sh", "-c", f"touch {tmp_path}/ran"], patience=patience)
+    said = run_captured(["/bin/sh", "-c", f"touch {tmp_path}/ran"], deadline=deadline)
     assert (said.status, said.silent) == (None, True)
     assert not (tmp_path / "ran").exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import builddoctor
-from builddoctor.recipes.writing import dump
+from builddoctor.recipes.recipe_text import dump
 from support.example import EXAMPLE
 from support.image_build import ImageBuild
 from support.recipes import RECIPE

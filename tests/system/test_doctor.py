@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.trace.records import Note
+from builddoctor.core.events import Note
+from builddoctor.doctor.examine import Question, examine, examine_briefly, subject_of
 from support.memcg import memory_cgroup
 from support.program import Program
+from unit.platform_trees import wsl2
+from unit.trees import plant
 
 MIB = 1024**2
 READ_ONLY = """
@@ -77,7 +80,7 @@ def test_the_cgroup_that_limits_is_named(program: Program) -> None:
     with memory_cgroup(1500 * MIB) as group:
         done = group.run(program.argv("doctor", "--json"), env=program.env)
         report = json.loads(done.stdout)
-        assert (report["limit_mib"], report["limited_by"]) == (1500, f"{group.folder}/memory.limit_in_bytes")
+        assert (report["limit_mib"], report["limited_by"]) == (1500, str(group.limit_file))
         assert report["budget_mib"] < 1400
 
 
@@ -321,3 +324,18 @@ def test_nothing_that_came_with_a_tree_is_run(program: Program, env: dict[str, s
         done = program.run(*arguments, cwd=project, env={**env, "PATH": path, "CC": "gcc", "CUDACXX": "nvcc"})
         assert done.returncode in (0, 1, 2), done.stderr
     assert not (program.folder / "ran").exists(), (program.folder / "ran").read_text()
+
+
+def test_sources_on_a_drive_of_windows_are_told_by_the_doctor_and_before_a_build(tmp_path: Path) -> None:
+    """WSL2 by its kernel files, with a project on such a drive: the warning is among all the others, once."""
+    sources = tmp_path / "drive" / "te"
+    sources.mkdir(parents=True)
+    (sources / "CMakeLists.txt").write_text("project(te LANGUAGES CXX)\n")
+    files = wsl2().files
+    mounts = files["/proc/self/mountinfo"].replace("/mnt/c", str(tmp_path / "drive"))
+    root = plant(tmp_path / "root", {**files, "/proc/self/mountinfo": mounts})
+    root.at(str(sources)).mkdir(parents=True)
+    question = Question(subject=subject_of(sources, ()))
+    for look in (examine, examine_briefly):
+        found = [check.text for check in look(root, os.environ, question).checks if check.name == "windows-drive"]
+        assert [text.partition(":")[0] for text in found] == ["sources"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from builddoctor.trace.records import Killed, PhaseFinished, PhaseStarted
+from builddoctor.core.events import Kill, PhaseEnded, PhaseStarted
 from support.memcg import memory_cgroup
 from support.program import Program
 from support.stand_ins import HOG, stand_in
+
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.machines("v2", "next")]
 
 MIB = 1024**2
 
@@ -17,14 +19,15 @@ MIB = 1024**2
 def test_a_fast_hog_is_ended_before_the_kernel_does_it(program: Program) -> None:
     """About 2 GB/s into 4 GiB: builddoctor is first, the kernel never has to kill, and the phase is redone."""
     # Three tries: a machine that stands still for half a second lets the kernel be first.
-    for _ in range(3):
-        output, kernel_kills = hog_beside_another(program)
+    output, kernel_kills = hog_beside_another(program)
+    for _ in range(2):
         if kernel_kills == 0:
             break
+        output, kernel_kills = hog_beside_another(program)
     assert kernel_kills == 0, output
     records = program.records()
-    assert [record.phase_id for record in records if isinstance(record, Killed)] == [2]
-    ends = [(record.phase_id, record.outcome) for record in records if isinstance(record, PhaseFinished)]
+    assert [record.phase_id for record in records if isinstance(record, Kill)] == [2]
+    ends = [(record.phase_id, record.outcome) for record in records if isinstance(record, PhaseEnded)]
     assert sorted(ends) == [(1, "ok"), (2, "killed-by-us"), (2, "ok")]
     assert program.summary()["kernel_oom_kills"] == 0
 
@@ -41,7 +44,7 @@ def hog_beside_another(program: Program) -> tuple[str, int]:
         process = program.start(group.wrapped(program.supervised("sh", "-c", script, options=["--cores", "4"])))
         program.await_record(PhaseStarted, process, phase_id=1)
         (program.folder / "go").touch()
-        program.await_record(PhaseFinished, process, phase_id=2, outcome=lambda outcome: outcome != "ok")
+        program.await_record(PhaseEnded, process, phase_id=2, outcome=lambda outcome: outcome != "ok")
         done.touch()
         output, _ = process.communicate()
         kernel_kills = group.kernel_kills

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from builddoctor.core.check import Check, FixName, Status, Topic
 from builddoctor.doctor.fixes import Fix, plan_fixes
-from builddoctor.intercept.streamed import MOST_LINE_BYTES, run_streamed
-from builddoctor.model.check import Check, Status
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.supervise import fixing
+from builddoctor.gates.subprocesses import MOST_LINE_BYTES, run_streamed
+from builddoctor.runtime import fixing
+from builddoctor.system.root import SystemRoot
 
 ENV = {
     "PATH": os.environ["PATH"],
@@ -56,7 +56,7 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path / "clone"
 
 
-CHECK = Check(name="submodules", topic="source", status=Status.PROBLEM, text="", fix="submodules")
+CHECK = Check(name="submodules", topic=Topic.SOURCE, status=Status.PROBLEM, text="", fix=FixName.SUBMODULES)
 
 
 def fetch(project: Path, output: Path, env: Mapping[str, str] = ENV) -> fixing.Applied:
@@ -98,7 +98,7 @@ def test_a_fetch_that_fails_is_told_with_its_code(tmp_path: Path, clone: Path) -
 
 def test_a_program_that_is_not_there_is_told() -> None:
     """No git on this machine: not done, and why."""
-    fix = Fix(name="submodules", what="", command=("no-such-program",), cwd="/")
+    fix = Fix(name=FixName.SUBMODULES, what="", command=("no-such-program",), cwd="/")
     applied = fixing.apply(fix, ENV)
     assert not applied.done
     assert "could not be started: there is no no-such-program on PATH" in applied.text
@@ -119,7 +119,7 @@ def test_ctrl_c_ends_it_with_us(tmp_path: Path) -> None:
         "import signal, sys\n"
         # A shell's background job ignores it, and its children with it.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from builddoctor.intercept.streamed import run_streamed\n"
+        "from builddoctor.gates.subprocesses import run_streamed\n"
         "try:\n"
         "    run_streamed(['sh', '-c', 'echo ready; sleep 1000 & wait'], env={}, cwd='/', output_fd=1)\n"
         "except KeyboardInterrupt:\n"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.intercept import gate_program
-from builddoctor.intercept.gate_files import LIBRARY, Gate, write_gate
+from builddoctor.gates import gate_program
+from builddoctor.gates.overlay import LIBRARY, Gate, write_gate
 from support.fake_toolkit import fake_toolkit
 from support.program import Program
 
@@ -312,7 +312,7 @@ def test_sizes_of_inputs_are_sent_and_contents_are_not(tmp_path: Path, supervise
 @pytest.mark.trap(44)
 @pytest.mark.parametrize("score", [0, 400, 500, 900, 1000])
 def test_the_kernel_is_told_to_take_the_tool_first(tmp_path: Path, supervise: Callable, score: int) -> None:
-    """By 500, never beyond 1000 (in Kubernetes it begins at 900), and never less; the gate itself stays as it was."""
+    """Before all others, however large they are; the gate itself stays as it was (in Kubernetes at 900)."""
 
     def let_go(connection: socket.socket) -> None:
         while fields := receive(connection):
@@ -324,7 +324,7 @@ def test_the_kernel_is_told_to_take_the_tool_first(tmp_path: Path, supervise: Ca
     gate = gate_before(tmp_path, "cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj")
     started = f"echo {score} > /proc/self/oom_score_adj && exec {gate}"
     shown = subprocess.run(["sh", "-c", started], env=supervise(let_go), capture_output=True, text=True, check=True)
-    assert shown.stdout.split() == [str(min(1000, score + 500)), str(score)]
+    assert shown.stdout.split() == ["1000", str(score)]
 
 
 @pytest.mark.trap(44)
@@ -349,4 +349,4 @@ def test_builddoctor_itself_is_taken_no_sooner_than_before(program: Program) -> 
         check=True,
     )
     own = int(Path("/proc/self/oom_score_adj").read_text())
-    assert [int(word) for word in done.stdout.split()] == [own, own, min(1000, own + 500)]
+    assert [int(word) for word in done.stdout.split()] == [own, own, 1000]

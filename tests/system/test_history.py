@@ -7,19 +7,21 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from builddoctor.core.past import UnitKey
 from builddoctor.history.store import History
-from builddoctor.model.past import UnitKey
 from support.program import Program
 
 WRITER = """
 import sys
 from pathlib import Path
+from typing import Any
 from builddoctor.history.store import History
-from builddoctor.model.past import FinishedPhase, FinishedUnit, Seen, UnitKey
-from builddoctor.model.phase import PhaseKind
+from builddoctor.core.past import FinishedPhase, FinishedUnit, Seen, UnitKey
+from builddoctor.core.phase import PhaseKind
 
 path, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 while (history := History.open(path, busy_s=110).history) is None:
@@ -36,7 +38,7 @@ for number in range(count):
 """
 
 
-def start(path: Path, name: str, count: int, **more: object) -> subprocess.Popen[str]:
+def start(path: Path, name: str, count: int, **more: Any) -> subprocess.Popen[str]:
     """A process that has the history open and waits for a line before it writes."""
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(path), name, str(count)],
@@ -126,7 +128,7 @@ READER = """
 import sys
 from pathlib import Path
 from builddoctor.history.store import History
-from builddoctor.model.past import UnitKey
+from builddoctor.core.past import UnitKey
 
 opened = History.open(Path(sys.argv[1]))
 history = opened.history

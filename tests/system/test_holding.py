@@ -7,9 +7,13 @@ import signal
 import subprocess
 from pathlib import Path
 
-from builddoctor.trace.records import PhaseQueued, TickRecord, UnitBegan, UnitDone, UnitOpened
+import pytest
+
+from builddoctor.core.events import PhaseAsked, ReleaseUnit, Status, UnitBegan, UnitEnded
 from support.fake_toolkit import fake_toolkit
 from support.program import Program
+
+pytestmark = [pytest.mark.slow, pytest.mark.machines("v2", "next")]
 
 UNITS = 30
 
@@ -45,13 +49,13 @@ def many(program: Program, units: int = UNITS) -> list[str]:
     return ["ninja", "-j", str(units)]
 
 
-def all_wait(program: Program, build: subprocess.Popen[str]) -> TickRecord:
+def all_wait(program: Program, build: subprocess.Popen[str]) -> Status:
     """Once the last unit is at its gate: what is said of them then."""
     last = program.await_record(UnitBegan, build, unit_id=f"u{UNITS}")
     tick = program.await_record(
-        TickRecord, build, at_s=lambda at_s: at_s > last.at_s, held_units=lambda held: held > UNITS - 5
+        Status, build, at_s=lambda at_s: at_s > last.at_s, held_units=lambda held: held > UNITS - 5
     )
-    assert isinstance(tick, TickRecord)
+    assert isinstance(tick, Status)
     return tick
 
 
@@ -65,12 +69,12 @@ def test_units_wait_at_their_gate_and_are_begun_a_few_at_a_time(program: Program
     assert build.communicate()[0]
     assert build.returncode == 0
     records = program.records()
-    began = [record.unit_id for record in records if isinstance(record, UnitBegan)]
-    opened = {record.unit_id: record for record in records if isinstance(record, UnitOpened)}
+    began = [record.unit.unit_id for record in records if isinstance(record, UnitBegan)]
+    opened = {record.unit_id: record for record in records if isinstance(record, ReleaseUnit)}
     assert len(began) == UNITS
     assert opened.keys() == set(began)
     assert sum(record.waited_s > 0 for record in opened.values()) > UNITS - 5
-    asked = {record.unit_id: record.at_s for record in records if isinstance(record, PhaseQueued)}
+    asked = {record.phase.unit_id: record.at_s for record in records if isinstance(record, PhaseAsked)}
     assert all(asked[unit_id] >= record.at_s for unit_id, record in opened.items()), "a unit began before it was opened"
 
 
@@ -79,17 +83,17 @@ def test_a_gate_that_dies_while_it_is_held_is_forgotten(program: Program) -> Non
     build = started(program, *many(program), "-k", "0")
     all_wait(program, build)
     records = program.records()
-    opened = {record.unit_id for record in records if isinstance(record, UnitOpened)}
-    victim = [record for record in records if isinstance(record, UnitBegan) and record.unit_id not in opened][-1]
-    os.kill(int((program.folder / f"{victim.output}.pid").read_text()), signal.SIGKILL)
-    program.await_record(UnitDone, build, unit_id=victim.unit_id)
+    opened = {record.unit_id for record in records if isinstance(record, ReleaseUnit)}
+    victim = [record for record in records if isinstance(record, UnitBegan) and record.unit.unit_id not in opened][-1]
+    os.kill(int((program.folder / f"{victim.unit.output}.pid").read_text()), signal.SIGKILL)
+    program.await_record(UnitEnded, build, unit_id=victim.unit.unit_id)
     (program.folder / "go").touch()
     build.communicate()
     assert build.returncode != 0
     records = program.records()
-    opened = {record.unit_id for record in records if isinstance(record, UnitOpened)}
+    opened = {record.unit_id for record in records if isinstance(record, ReleaseUnit)}
     assert len(opened) == UNITS - 1
-    assert victim.unit_id not in opened
+    assert victim.unit.unit_id not in opened
 
 
 def test_ctrl_c_ends_held_units(program: Program) -> None:
@@ -102,7 +106,7 @@ def test_ctrl_c_ends_held_units(program: Program) -> None:
     assert build.returncode == 130
     assert len(pids) == UNITS
     assert all(gone(pid) for pid in pids)
-    assert sum(isinstance(record, UnitOpened) for record in program.records()) < 5
+    assert sum(isinstance(record, ReleaseUnit) for record in program.records()) < 5
 
 
 def test_what_is_no_compile_is_never_held(program: Program) -> None:
@@ -114,8 +118,8 @@ def test_what_is_no_compile_is_never_held(program: Program) -> None:
     build = started(program, "sh", "-c", script)
     out, _ = build.communicate(timeout=60)
     assert build.returncode == 0, out
-    held = {record.unit_id for record in program.records() if isinstance(record, UnitOpened)}
-    began = {record.unit_id: record for record in program.records() if isinstance(record, UnitBegan)}
+    held = {record.unit_id for record in program.records() if isinstance(record, ReleaseUnit)}
+    began = {record.unit.unit_id: record for record in program.records() if isinstance(record, UnitBegan)}
     assert len(held) == 8
-    assert all(began[unit_id].counted for unit_id in held)
+    assert all(began[unit_id].unit.counted for unit_id in held)
     assert len(began) == 10

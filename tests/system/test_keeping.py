@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.policy.rules import Rules
-from builddoctor.policy.runaway import RunawayRules
-from builddoctor.trace.records import AnyRecord, Kept, UnitCommand
+from builddoctor.core.events import BuildEvent, InputsKept, UnitCommand
+from builddoctor.core.settings import RunawayRules
+from builddoctor.runtime.sampler import Rules
 from support.fake_toolkit import fake_toolkit
 from support.memcg import memory_cgroup
 from support.program import Program
@@ -39,7 +39,7 @@ SHORT = Rules(
 )
 
 
-def of(program: Program, kind: type[AnyRecord]) -> list[AnyRecord]:
+def of(program: Program, kind: type[BuildEvent]) -> list[BuildEvent]:
     return [record for record in program.records() if isinstance(record, kind)]
 
 
@@ -71,8 +71,8 @@ def test_a_phase_too_big_leaves_its_preprocessed_source(program: Program) -> Non
         done = group.run(program.supervised(*compile_it), env=program.env, cwd=program.folder)
         assert done.returncode != 0
     assert program.summary()["verdict"] == "too-big"
-    (kept,) = of(program, Kept)
-    assert isinstance(kept, Kept)
+    (kept,) = of(program, InputsKept)
+    assert isinstance(kept, InputsKept)
     assert (kept.preprocessed, [file.name for file in kept.files]) == (True, ["planner.ii"])
     shutil.rmtree(source)
     folder = program.folder / "sent"
@@ -94,8 +94,8 @@ def test_a_runaway_leaves_its_input(program: Program) -> None:
         command = program.with_rules(SHORT, "nvcc", "-c", "endless.cu", toolkit=str(toolkit))
         done = group.run(command, env=program.env, cwd=program.folder)
     assert program.summary()["verdict"] == "runaway", done.stderr
-    (kept,) = of(program, Kept)
-    assert isinstance(kept, Kept)
+    (kept,) = of(program, InputsKept)
+    assert isinstance(kept, InputsKept)
     assert [file.name for file in kept.files] == ["endless.cu"]
     folder = program.folder / "sent"
     reproduced(program, "-o", str(folder))
@@ -120,8 +120,8 @@ def test_a_crash_leaves_its_input_and_crashes_again(program: Program) -> None:
         check=False,
     )
     assert done.returncode == 128 + signal.SIGSEGV
-    (kept,) = of(program, Kept)
-    assert isinstance(kept, Kept)
+    (kept,) = of(program, InputsKept)
+    assert isinstance(kept, InputsKept)
     assert [file.name for file in kept.files] == ["bad.cu"]
     assert os.path.samefile(kept.tool, toolkit / "bin" / "cudafe++")
     assert len(of(program, UnitCommand)) == 2
@@ -146,7 +146,7 @@ def test_nowhere_to_keep_it_changes_nothing_for_the_build(program: Program) -> N
         check=False,
     )
     assert done.returncode == 128 + signal.SIGSEGV
-    assert of(program, Kept) == []
+    assert of(program, InputsKept) == []
     assert "could not keep the input of cudafe++ of bad.cu" in done.stderr
 
 
@@ -156,7 +156,7 @@ def test_an_error_in_the_source_keeps_nothing(program: Program) -> None:
     (program.folder / "a.cpp").write_text("int;")
     done = program.run("run", "--trace", str(program.trace_file), "--", "g++", "-c", "a.cpp", "-o", "/nonexistent/a.o")
     assert done.returncode == 1
-    assert of(program, Kept) == []
+    assert of(program, InputsKept) == []
     assert not (program.folder / "trace.repro").exists()
 
 

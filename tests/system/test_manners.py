@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.trace.records import Header, Note
+from builddoctor.core.events import Header, Note
 from support.program import Program
 
 SOURCES = ("one", "two")

@@ -10,18 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from builddoctor.trace.records import (
-    GaveUp,
-    Header,
-    PhaseCurve,
-    PhaseFinished,
-    PhaseQueued,
-    PhaseStarted,
-    Requeued,
-    TickRecord,
-)
+from builddoctor.core.events import GiveUp, Header, MemorySampled, PhaseAsked, PhaseEnded, PhaseStarted, Requeue, Status
 from support.memcg import MemoryCgroup, memory_cgroup
 from support.program import Program
+
+pytestmark = pytest.mark.machines("v2", "next")
 
 MIB = 1024**2
 EXAMPLE = Path(__file__).parents[2] / "examples" / "attention_kernels"
@@ -43,9 +36,8 @@ def waiting_header(program: Program) -> Path:
 def lower_to_use(group: MemoryCgroup) -> None:
     """Put the limit 4 MiB above what is used now; again where it grew faster than we wrote."""
     while True:
-        used = int((group.folder / "memory.usage_in_bytes").read_text())
         try:
-            group.limit(used + 4 * MIB)
+            group.limit(int(group.used_mib + 4) * MIB)
         except OSError:
             continue
         return
@@ -84,7 +76,7 @@ def test_phase_killed_by_the_kernel_is_redone(program: Program) -> None:
     with memory_cgroup(3000 * MIB) as group:
         process = program.start(group.wrapped(program.supervised(*big_unit())))
         # Until it is larger than builddoctor, the kernel may take that.
-        program.await_record(PhaseCurve, process, phase_id=1, rss_mib=lambda held: held > 150)
+        program.await_record(MemorySampled, process, rss_mib=lambda held: dict(held).get(1, 0.0) > 150)
         # Or it would run again, and into the same limit, before that is as it was.
         process.send_signal(signal.SIGSTOP)
         lower_to_use(group)
@@ -98,7 +90,7 @@ def test_phase_killed_by_the_kernel_is_redone(program: Program) -> None:
     summary = program.summary()
     assert summary["kernel_oom_kills"] >= 1
     assert summary["requeued"] >= 1
-    outcomes = [record.outcome for record in program.records() if isinstance(record, PhaseFinished)]
+    outcomes = [record.outcome for record in program.records() if isinstance(record, PhaseEnded)]
     assert outcomes[-1] == "ok"
     assert "killed-by-kernel" in outcomes
     assert "fatal error" not in output
@@ -111,7 +103,7 @@ def test_phase_that_does_not_fit_alone_is_given_up_with_its_name(program: Progra
         done = group.run(program.supervised(*big_unit()), env=program.env, cwd=program.folder)
         assert done.returncode != 0
     assert program.summary()["verdict"] == "too-big"
-    gave_up = [record for record in program.records() if isinstance(record, GaveUp)]
+    gave_up = [record for record in program.records() if isinstance(record, GiveUp)]
     assert [record.verdict for record in gave_up] == ["too-big"]
     assert "planner.cpp" in done.stderr
     assert "Fewer jobs cannot help" in " ".join(done.stderr.split())
@@ -125,11 +117,11 @@ def test_phase_killed_by_somebody_is_redone_once(program: Program) -> None:
     started = program.await_record(PhaseStarted, process, phase_id=1)
     assert isinstance(started, PhaseStarted)
     os.kill(started.pid, signal.SIGKILL)
-    program.await_record(PhaseFinished, process, outcome="killed-outside")
+    program.await_record(PhaseEnded, process, outcome="killed-outside")
     waits.write_text("")
     output, _ = process.communicate()
     assert process.returncode == 0, output
-    outcomes = [record.outcome for record in program.records() if isinstance(record, PhaseFinished)]
+    outcomes = [record.outcome for record in program.records() if isinstance(record, PhaseEnded)]
     assert outcomes[:2] == ["killed-outside", "ok"]
     assert program.summary()["kernel_oom_kills"] == 0
 
@@ -146,7 +138,10 @@ def test_gcc_called_by_its_own_path_is_gated(program: Program) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert [record.tool for record in program.records() if isinstance(record, PhaseQueued)] == ["cc1plus", "collect2"]
+    assert [record.phase.tool for record in program.records() if isinstance(record, PhaseAsked)] == [
+        "cc1plus",
+        "collect2",
+    ]
 
 
 def test_a_compile_from_a_pipe_is_not_redone_into_a_wrong_object(program: Program) -> None:
@@ -172,7 +167,7 @@ def test_verbose_compiles_are_gated_too(program: Program) -> None:
     assert (
         subprocess.run(command, cwd=program.folder, env=program.env, capture_output=True, check=False).returncode == 0
     )
-    assert [record.tool for record in program.records() if isinstance(record, PhaseQueued)] == ["cc1plus"]
+    assert [record.phase.tool for record in program.records() if isinstance(record, PhaseAsked)] == ["cc1plus"]
 
 
 def test_a_phase_beyond_the_users_own_limit_goes_on_and_is_said(program: Program) -> None:
@@ -203,7 +198,7 @@ def test_a_tool_whose_gate_died_does_not_run_on(program: Program) -> None:
     output, _ = process.communicate()
     assert process.returncode == 3, output
     assert alive == []
-    (end,) = [record for record in program.records() if isinstance(record, PhaseFinished)]
+    (end,) = [record for record in program.records() if isinstance(record, PhaseEnded)]
     assert end.outcome == "withdrawn"
 
 
@@ -221,7 +216,7 @@ def test_a_tool_inside_a_phase_does_not_wait_for_it(program: Program) -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    tools = [record.tool for record in program.records() if isinstance(record, PhaseQueued)]
+    tools = [record.phase.tool for record in program.records() if isinstance(record, PhaseAsked)]
     assert tools == ["cc1plus", "cc1plus", "collect2"]
 
 
@@ -238,7 +233,7 @@ def test_a_compile_error_is_the_builds_own(program: Program) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.count("was not declared") == 1
-    assert not [record for record in program.records() if isinstance(record, Requeued)]
+    assert not [record for record in program.records() if isinstance(record, Requeue)]
     assert program.summary()["verdict"] == "source"
 
 
@@ -258,4 +253,4 @@ def test_two_big_units_share_a_budget_that_holds_one(program: Program) -> None:
     assert (program.folder / "one.o").exists()
     assert (program.folder / "two.o").exists()
     assert program.summary()["peak_mib"] < 1900
-    assert max(record.ours_mib for record in program.records() if isinstance(record, TickRecord)) < 1900
+    assert max(record.ours_mib for record in program.records() if isinstance(record, Status)) < 1900

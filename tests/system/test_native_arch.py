@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.intercept.gpus import visible_archs
+from builddoctor.projects.archs import visible_archs
 from support.program import Program
 
 

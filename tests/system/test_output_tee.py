@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.trace.records import End, Said, Tail
+from builddoctor.core.events import BuildEnded, OutputFinding, OutputTail
 from support.program import Program
 
 EVERYTHING = bytes(range(256)) * 4096
@@ -158,7 +158,7 @@ def test_ctrl_c_does_not_wait_for_a_reader_who_does_not_read(program: Program) -
     assert process.wait() == 128 + signal.SIGINT
     assert process.stdout is not None
     process.stdout.close()
-    assert isinstance(program.records()[-1], End)
+    assert isinstance(program.records()[-1], BuildEnded)
 
 
 def test_a_full_disk_behind_stdout_does_not_stop_the_build(program: Program) -> None:
@@ -183,7 +183,7 @@ def test_a_socket_in_the_place_of_stdout(program: Program) -> None:
                 program.supervised("cat", "bytes"),
                 cwd=program.folder,
                 env=program.env,
-                stdout=theirs,
+                stdout=theirs.fileno(),
                 stderr=subprocess.DEVNULL,
             )
         received = b""
@@ -231,8 +231,8 @@ def test_what_got_away_is_not_waited_for(program: Program) -> None:
 TEXT = "nvcc error   : 'cicc' died due to signal 9 (Kill signal)"
 
 
-def findings(program: Program) -> list[Said]:
-    return [record for record in program.records() if isinstance(record, Said)]
+def findings(program: Program) -> list[OutputFinding]:
+    return [record for record in program.records() if isinstance(record, OutputFinding)]
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
@@ -244,7 +244,7 @@ def test_lines_that_the_catalogue_knows_are_in_the_trace(program: Program, strea
     assert done.returncode == 9
     (said,) = findings(program)
     assert (said.entry, said.line, said.text, said.stream) == ("nvcc-phase-killed", 2, TEXT, stream)
-    (tail,) = [record for record in program.records() if isinstance(record, Tail)]
+    (tail,) = [record for record in program.records() if isinstance(record, OutputTail)]
     assert (tail.lines, tail.stream, tail.read) == (["first", TEXT, "last"], stream, 3)
 
 
@@ -253,7 +253,7 @@ def test_a_build_that_goes_well_leaves_no_last_lines(program: Program) -> None:
     subprocess.run(
         program.supervised("echo", "fine"), cwd=program.folder, env=program.env, capture_output=True, check=True
     )
-    assert not [record for record in program.records() if isinstance(record, Tail)]
+    assert not [record for record in program.records() if isinstance(record, OutputTail)]
 
 
 def test_no_credential_gets_into_the_trace(program: Program) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import os
 import select
 import signal
 import subprocess
@@ -15,22 +13,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from builddoctor.model.limits import MemoryLevel, MemoryReading
-from builddoctor.policy.budget import allowance
-from builddoctor.policy.estimator import LearningEstimator
-from builddoctor.policy.governor import Governor
-from builddoctor.policy.rules import Rules
-from builddoctor.sensors.limits import MemorySensor
-from builddoctor.sensors.root import SystemRoot, monotonic, page_size
-from builddoctor.supervise.accounts import Accounts
-from builddoctor.supervise.kill_evidence import KillEvidence
-from builddoctor.supervise.sampler import Sampler
-from builddoctor.supervise.session import Session
-from builddoctor.trace.records import Continued, Paused
-from builddoctor.trace.writer import TraceWriter
+from builddoctor.core.events import Continue, Pause
+from builddoctor.core.limits import LevelKind, MemoryReading
+from builddoctor.estimation.estimator import LearningEstimator
+from builddoctor.system.memory_sensor import MemorySensor
+from builddoctor.system.root import SystemRoot, monotonic
 from support.memcg import memory_cgroup
 from support.program import Program
-from support.stand_ins import stand_in
+from support.schedulers import scheduler_of
+from support.stand_ins import hogcc, stand_in
+from unit.runtime.sessions import build_of, reading_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.machines("v2", "next")]
 
 MIB = 1024**2
 GONE_WITHIN_S = 20.0
@@ -45,11 +39,10 @@ RATE_MIB_S = 90
 
 
 def makefile(program: Program, count: int, wait_for: str) -> None:
-    """``make -j`` of compilers called by their own path. Their name is no interpreter's."""
-    compiler = program.folder / "hogcc"
-    compiler.symlink_to(os.path.realpath(sys.executable))
+    """``make -j`` of compilers called by their own path."""
+    compiler = hogcc(program.folder)
     objects = " ".join(f"{number}.o" for number in range(count))
-    rule = f"{compiler} -IS {HOG_PY} {EACH_MIB} {RATE_MIB_S} {wait_for} && touch $@"
+    rule = f"{compiler} {EACH_MIB} {RATE_MIB_S} {wait_for} && touch $@"
     (program.folder / "Makefile").write_text(f"all: {objects}\n\t@:\n%.o:\n\t{rule}\n")
 
 
@@ -85,14 +78,14 @@ def test_compilers_without_gates_that_do_not_fit_together_complete(program: Prog
     assert kernel_kills == 0, done.stderr
     assert len(list(program.folder.glob("*.o"))) == 6
     records = program.records()
-    stopped = [record for record in records if isinstance(record, Paused)]
-    continued = [record for record in records if isinstance(record, Continued)]
+    stopped = [record for record in records if isinstance(record, Pause)]
+    continued = [record for record in records if isinstance(record, Continue)]
     assert stopped
-    assert [record.name for record in stopped] == ["hogcc"] * len(stopped)
-    assert sorted(record.pid for record in stopped) == sorted(record.pid for record in continued)
+    assert [record.process.name for record in stopped] == ["hogcc"] * len(stopped)
+    assert sorted(record.process.pid for record in stopped) == sorted(record.process.pid for record in continued)
     assert program.summary()["paused"] == len(stopped)
     assert "no gate caught" in done.stderr
-    assert "that is weaker" in done.stderr
+    assert "That is weaker" in done.stderr
 
 
 @pytest.mark.needs_memcg
@@ -115,9 +108,9 @@ def test_compilers_with_and_without_gates_complete_together(program: Program) ->
 def stopped_build(program: Program, command: list[str]) -> tuple[subprocess.Popen[str], psutil.Process]:
     """A build in which one is stopped by builddoctor, for as long as the others wait for a file."""
     process = program.start(command)
-    record = program.await_record(Paused, process)
-    assert isinstance(record, Paused)
-    return process, psutil.Process(record.pid)
+    record = program.await_record(Pause, process)
+    assert isinstance(record, Pause)
+    return process, psutil.Process(record.process.pid)
 
 
 @pytest.mark.needs_memcg
@@ -169,12 +162,7 @@ def test_death_of_both_supervisor_and_guardian_leaves_none_stopped(program: Prog
         psutil.wait_procs(everything, timeout=GONE_WITHIN_S)
 
 
-READING = MemoryReading(levels=(MemoryLevel(source="x", kind="cgroup-v2", limit_mib=4096, headroom_mib=4096),))
-FULL = MemoryReading(levels=(MemoryLevel(source="x", kind="cgroup-v2", limit_mib=4096, headroom_mib=0),))
-
-
-async def no_front(*_: object) -> tuple[list[str], dict[str, str]]:
-    return [], {}
+FREE, FULL = (reading_of(headroom_mib, limit_mib=4096, kind=LevelKind.CGROUP_V2) for headroom_mib in (4096, 0))
 
 
 def await_state(process: psutil.Process, state: str) -> None:
@@ -184,39 +172,38 @@ def await_state(process: psutil.Process, state: str) -> None:
         select.select([], [], [], 0.02)
 
 
+class Scripted(MemorySensor):
+    """A sensor that says what a test wants, or raises what nobody expected."""
+
+    reading: MemoryReading | None = FREE
+
+    def read(self, own_use_mib: float) -> MemoryReading:
+        if self.reading is None:
+            raise ZeroDivisionError
+        return self.reading
+
+
 @pytest.mark.trap(33)
 def test_whatever_goes_wrong_in_between_those_that_are_stopped_go_on(tmp_path: Path) -> None:
     """Memory that can no longer be looked at, an error nobody expected: none stays stopped for it."""
-    (tmp_path / "hogcc").symlink_to(os.path.realpath(sys.executable))
-    argv = [str(tmp_path / "hogcc"), "-IS", str(HOG_PY), "100", "1000", str(tmp_path / "done")]
+    argv = [str(hogcc(tmp_path)), "100", "1000", str(tmp_path / "done")]
     compilers = [psutil.Popen(argv) for _ in range(2)]
     root = SystemRoot()
-    session = Session(
-        governor=Governor(LearningEstimator(), slots=2, budget_mib=3000),
-        trace=TraceWriter(tmp_path / "trace.jsonl"),
-        accounts=Accounts(monotonic()),
-        evidence=KillEvidence(root),
-        root=root,
-        page_bytes=page_size(),
-        clock=monotonic,
-        answer_front=no_front,
-    )
-    sampler = Sampler(session, Broken(root), clock=monotonic, reading=READING, rules=Rules())
+    scheduler = scheduler_of(LearningEstimator(), slots=2, budget_mib=3000)
+    sensor = Scripted(root)
+    built = build_of(scheduler, root, tmp_path, clock=monotonic, sensor=sensor)
     try:
         while min(each.memory_info().rss for each in compilers) < 100 * MIB:
             select.select([], [], [], 0.02)
-        sampler.pausing.look(READING, allowance(READING, 0.0), phases_mib=0.0)
-        assert sampler.pausing.look(FULL, allowance(FULL, 0.0), phases_mib=0.0) > 0
+        built.session.look()
+        sensor.reading = FULL
+        built.session.look()
+        assert built.ungated.watching
         await_state(compilers[1], psutil.STATUS_STOPPED)
         assert compilers[0].status() != psutil.STATUS_STOPPED
 
-        async def one_look() -> None:
-            task = asyncio.create_task(sampler.run())
-            await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-        asyncio.run(one_look())
+        sensor.reading = None
+        built.session.look()
         (tmp_path / "done").touch()
         assert [each.wait(GONE_WITHIN_S) for each in compilers] == [0, 0]
     finally:
@@ -224,14 +211,6 @@ def test_whatever_goes_wrong_in_between_those_that_are_stopped_go_on(tmp_path: P
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
             each.wait()
-        session.trace.close()
-
-
-class Broken(MemorySensor):
-    """A sensor that raises what nobody expected."""
-
-    def read(self, own_use_mib: float) -> MemoryReading:
-        raise ZeroDivisionError
 
 
 @pytest.mark.needs_memcg

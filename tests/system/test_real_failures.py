@@ -13,13 +13,14 @@ import subprocess
 
 import pytest
 
-from builddoctor.trace.records import PhaseFinished, PhaseStarted, Requeued, TickRecord
-from support.capabilities import CGROUP_V1
+from builddoctor.core.events import PhaseEnded, PhaseStarted, Requeue, Status
 from support.failures import AT_ONCE, Told, going, on_tmpfs, run, told
 from support.fake_toolkit import fake_toolkit
-from support.memcg import MemoryCgroup, memory_cgroup
+from support.memcg import MemoryCgroup, here, memory_cgroup
 from support.program import Program
 from support.stand_ins import HOG, stand_in
+
+pytestmark = [pytest.mark.slow, pytest.mark.machines("v2", "next")]
 
 MIB = 1024**2
 COMPILE = ("clang++", "-c", "one.cpp")
@@ -75,13 +76,13 @@ def test_a_phase_that_the_kernel_kills_in_company_is_redone_and_named(program: P
         command = group.wrapped(program.supervised("sh", "-c", both, options=options))
         with going(program, command) as process:
             program.await_record(PhaseStarted, process, phase_id=2)
-            program.await_record(TickRecord, process, ours_mib=lambda ours_mib: ours_mib >= 150)
+            program.await_record(Status, process, ours_mib=lambda ours_mib: ours_mib >= 150)
             process.send_signal(signal.SIGSTOP)
             (program.folder / "go").touch()
             while group.kernel_kills == 0 or group.used_mib > 300:
                 assert process.poll() is None
             process.send_signal(signal.SIGCONT)
-            program.await_record(PhaseFinished, process, outcome="killed-by-kernel")
+            program.await_record(PhaseEnded, process, outcome="killed-by-kernel")
             (program.folder / "done").touch()
             output, _ = process.communicate()
         assert group.kernel_kills == 1
@@ -89,8 +90,8 @@ def test_a_phase_that_the_kernel_kills_in_company_is_redone_and_named(program: P
     assert (said.returncode, said.verdict, said.summary["result"]) == (0, None, "ok"), output
     assert (said.summary["kernel_oom_kills"], said.summary["requeued"]) == (1, 1)
     assert sorted(said.ends) == [("killed-by-kernel", "cgroup"), ("ok", ""), ("ok", "")]
-    (redone,) = [record for record in program.records() if isinstance(record, Requeued)]
-    (killed,) = [each for each in program.records() if isinstance(each, PhaseFinished) and each.outcome != "ok"]
+    (redone,) = [record for record in program.records() if isinstance(record, Requeue)]
+    (killed,) = [each for each in program.records() if isinstance(each, PhaseEnded) and each.outcome != "ok"]
     assert redone.phase_id == killed.phase_id
     assert "big.cu: ended by the kernel" in said.words
 
@@ -109,7 +110,7 @@ def test_a_parents_limit_that_a_sibling_fills_is_the_parents(program: Program) -
         memory_cgroup(2**62, parent=parent.folder) as sibling,
     ):
         with going(program, ours.wrapped(program.supervised(*COMPILE))) as process:
-            program.await_record(TickRecord, process, ours_mib=lambda ours_mib: ours_mib >= 250)
+            program.await_record(Status, process, ours_mib=lambda ours_mib: ours_mib >= 250)
             neighbours = two_hogs(sibling, program)
             output, _ = process.communicate()
             (program.folder / "done").touch()
@@ -139,10 +140,10 @@ def test_a_parents_limit_that_cannot_be_seen_is_not_the_phases_fault(program: Pr
         memory_cgroup(4096 * MIB, parent=parent.folder) as ours,
         memory_cgroup(4096 * MIB, parent=parent.folder) as sibling,
     ):
-        script = f'mount --bind "{ours.folder}" {CGROUP_V1} && exec "$@"'
+        script = f'mount --bind "{ours.folder}" {here().root} && exec "$@"'
         inside = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh"]
         with going(program, ours.wrapped([*inside, *program.supervised(*COMPILE)])) as process:
-            program.await_record(TickRecord, process, ours_mib=lambda ours_mib: ours_mib >= 250)
+            program.await_record(Status, process, ours_mib=lambda ours_mib: ours_mib >= 250)
             neighbours = two_hogs(sibling, program)
             output, _ = process.communicate()
             (program.folder / "done").touch()

@@ -13,14 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.policy.rules import Rules
-from builddoctor.policy.runaway import RunawayRules
-from builddoctor.trace.records import PhaseStarted
+from builddoctor.core.events import PhaseStarted
+from builddoctor.core.settings import RunawayRules
+from builddoctor.runtime.sampler import Rules
 from support.failures import AT_ONCE, Told, explained, going, on_disk, on_tmpfs, run, told
 from support.fake_toolkit import fake_toolkit
 from support.memcg import memory_cgroup
 from support.program import Program
 from support.stand_ins import HOG, stand_in
+
+pytestmark = pytest.mark.slow
 
 MIB = 1024**2
 EXAMPLE = Path(__file__).parents[2] / "examples" / "attention_kernels"
@@ -68,6 +70,7 @@ def test_a_file_size_that_a_limit_of_the_process_refuses(program: Program) -> No
     assert "ulimit -f" in said.advice
 
 
+@pytest.mark.alone
 def test_a_second_of_cpu_that_a_limit_of_the_process_allows(program: Program) -> None:
     """`ulimit -t 1`: the kernel sends SIGKILL and counts nothing, as if somebody had typed kill -9."""
     stand_in(program, "while :; do :; done")

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.errors import RecipeError
-from builddoctor.recipes.reading import read_recipe
+from builddoctor.core.errors import RecipeError
+from builddoctor.recipes.recipe_file import read_recipe
+from builddoctor.recipes.recipe_text import dump
 from builddoctor.recipes.shelf import find_recipe
-from builddoctor.recipes.writing import dump
 from support.program import Program
-from unit.recipes import recipe
+from unit.demo_recipes import recipe
 
 BUILD_NINJA = """
 rule cxx

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.trace.records import Killed, Note, PhaseFinished, PhaseQueued
+from builddoctor.core.events import Kill, Note, PhaseAsked, PhaseEnded, Queue
 from support.fake_toolkit import fake_toolkit
 from support.memcg import MemoryCgroup, memory_cgroup
 from support.program import Program
+
+pytestmark = pytest.mark.slow
 
 MIB = 1024**2
 LIMIT_MIB = 700
@@ -73,7 +75,7 @@ def build(program: Program, group: MemoryCgroup, toolkit: Path, *options: str) -
 
 
 def bad_ends(program: Program) -> list[str]:
-    return [each.outcome for each in program.records() if isinstance(each, PhaseFinished) and each.outcome != "ok"]
+    return [each.outcome for each in program.records() if isinstance(each, PhaseEnded) and each.outcome != "ok"]
 
 
 @pytest.mark.needs_memcg
@@ -81,7 +83,7 @@ def test_a_first_build_without_a_recipe_finds_out_what_fits(program: Program, to
     """Both units are let in at once, and one of them has to be redone: what the test after this one is about."""
     with memory_cgroup(LIMIT_MIB * MIB) as group:
         process = build(program, group, toolkit)
-        program.await_record(PhaseFinished, process, outcome=lambda outcome: outcome != "ok")
+        program.await_record(PhaseEnded, process, outcome=lambda outcome: outcome != "ok")
         (program.folder / "go").touch()
         output, _ = process.communicate()
     assert process.returncode == 0, output
@@ -95,17 +97,17 @@ def test_a_first_build_with_a_recipe_makes_no_wrong_guess(program: Program, tool
     recipe = measured(program, toolkit)
     with memory_cgroup(LIMIT_MIB * MIB) as group:
         process = build(program, group, toolkit, "--recipe", str(recipe))
-        program.await_record(PhaseQueued, process, phase_id=2)
+        program.await_record(PhaseAsked, process, phase_id=2)
         (program.folder / "go").touch()
         output, _ = process.communicate()
         assert group.kernel_kills == 0
     assert process.returncode == 0, output
-    asked = [record for record in program.records() if isinstance(record, PhaseQueued)]
-    assert {record.estimate_source for record in asked} <= {"recipe", "recipe, not quite the same"}
-    assert all(record.reserve_mib > HOG_MIB for record in asked)
+    asked = [record for record in program.records() if isinstance(record, Queue)]
+    assert {record.estimate.source for record in asked} <= {"recipe", "recipe, not quite the same"}
+    assert all(record.estimate.reserve_mib > HOG_MIB for record in asked)
     assert (program.summary()["requeued"], program.summary()["kernel_oom_kills"]) == (0, 0)
     assert not bad_ends(program)
-    assert not [record for record in program.records() if isinstance(record, Killed)]
+    assert not [record for record in program.records() if isinstance(record, Kill)]
     assert "recipe    measured (measured, 1 run)" in output
 
 

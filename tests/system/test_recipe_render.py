@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.recipes.writing import dump
+from builddoctor.recipes.recipe_text import dump
 from support.program import Program
 from support.recipes import RECIPE
 
@@ -59,7 +59,7 @@ def test_a_build_by_make_has_no_stages(program: Program, recipe: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--to", "nix"), "nothing is rendered to 'nix'"),
+        (("--to", "nix"), "unknown target 'nix'"),
         (("--tag", "v1"), "there is no repository to take it from"),
         (("--source", "nowhere"), "no folder nowhere"),
         (("--to", "dockerfile", "--image", "a b"), "no name of an image"),

@@ -14,8 +14,9 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from builddoctor.model.plan import Plan
-from builddoctor.model.recipe import (
+from builddoctor.core.phase import PhaseKind
+from builddoctor.core.plan import Plan
+from builddoctor.core.recipe import (
     Fingerprint,
     Hazard,
     Origin,
@@ -25,9 +26,14 @@ from builddoctor.model.recipe import (
     RecipeUnit,
     Setting,
 )
-from builddoctor.render.recipes import conda, dockerfile, env, github_actions, sh, slurm
-from builddoctor.render.recipes.how import RenderWith, Variable
+from builddoctor.ui.scripts.dockerfile import SCRIPT, render_dockerfile
+from builddoctor.ui.scripts.github_actions import render_workflow
+from builddoctor.ui.scripts.render_request import RenderWith, Variable
+from builddoctor.ui.scripts.shell_files import render_conda, render_env, render_script, render_slurm
+from support.examples import examples
 from support.recipes import PLAN, stage
+
+pytestmark = pytest.mark.slow
 
 CANARY = "/canary-of-a-recipe"
 """Stands in the texts for a file that any shell which takes them for more would make."""
@@ -87,7 +93,7 @@ def recipes(draw: st.DrawFn, canary: str) -> Recipe:
             RecipeUnit(
                 place=place,
                 target=place,
-                phases=(PhaseFigures(kind="host", peak_mib=draw(MIB), cpu_s=1.0),),
+                phases=(PhaseFigures(kind=PhaseKind.HOST, peak_mib=draw(MIB), cpu_s=1.0),),
             )
             for place in draw(st.lists(PLACES, min_size=1, max_size=4, unique=True))
         ),
@@ -196,63 +202,62 @@ def _how(gated: bool) -> RenderWith:
     return RenderWith(variables=variables, with_builddoctor=gated, recipe="demo" * gated)
 
 
-EXAMPLES = settings(
-    max_examples=25,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    # Each example is some dozens of processes: one that fails is shown as it is, and not made smaller.
-    phases=[Phase.generate],
-)
+def few(count: int) -> settings:
+    """Each example is some dozens of processes: one that fails is shown as it is, and not made smaller."""
+    return examples(
+        count,
+        nightly=10 * count,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+        phases=[Phase.reuse, Phase.generate],
+    )
 
 
-@EXAMPLES
+@few(25)
 @given(data=st.data(), gated=st.booleans(), kind=st.sampled_from(("sh", "slurm", "conda")))
 def test_no_text_of_a_recipe_is_run_by_a_script(ground: Ground, data: st.DataObject, gated: bool, kind: str) -> None:
     """Scripts for shells end well, call the build once, and run nothing that stands in a recipe or a plan."""
     recipe = data.draw(recipes(str(ground.canary)))
     plan = data.draw(plans(recipe, str(ground.canary)))
-    render = {"sh": sh.render, "slurm": slurm.render, "conda": conda.render}[kind]
+    render = {"sh": render_script, "slurm": render_slurm, "conda": render_conda}[kind]
     script = ground.file(render(recipe, plan, _how(gated)))
     folders = {"sh": {}, "slurm": {"SLURM_SUBMIT_DIR": str(ground.sources)}, "conda": {"SRC_DIR": str(ground.sources)}}
     done = ground.run(["bash" if kind == "conda" else "sh", script], recipe, **folders[kind])
     ground.check(done, "builddoctor" if gated else "python")
 
 
-@EXAMPLES
+@few(25)
 @given(data=st.data())
 def test_no_text_of_a_recipe_is_run_by_a_stage_alone(ground: Ground, data: st.DataObject) -> None:
     """A stage whose name is hostile is one word for the script, and its name is taken as it is."""
     recipe = data.draw(recipes(str(ground.canary)))
     plan = data.draw(plans(recipe, str(ground.canary)))
-    script = ground.file(sh.render(recipe, plan, _how(False)))
+    script = ground.file(render_script(recipe, plan, _how(False)))
     done = ground.run(["sh", script], recipe, BUILDDOCTOR_STAGES_UPTO=plan.stages[0].name)
     ground.check(done, "python")
     assert f"there is no stage {plan.stages[0].name}" not in done.stderr
 
 
-@settings(EXAMPLES, max_examples=12)
+@few(12)
 @given(data=st.data(), gated=st.booleans())
 def test_no_text_of_a_recipe_gets_out_of_a_dockerfile(ground: Ground, data: st.DataObject, gated: bool) -> None:
     """BuildKit's own parser sees the same instructions whatever the texts are, and the script inside is whole."""
     recipe = data.draw(recipes(str(ground.canary)))
     plan = data.draw(plans(recipe, str(ground.canary)))
-    text = dockerfile.render(recipe, plan, _how(gated))
+    text = render_dockerfile(recipe, plan, _how(gated))
     commands = buildkit.parse_string(text)
     names = [each.cmd.upper() for each in commands]
     stages = 0 if gated else 2
     base = ["ARG", "FROM", "RUN", "RUN", "ENV", "RUN", "COPY", "WORKDIR", "COPY"]
     assert names == [*base, *["RUN"] * (stages + 1), "FROM", "COPY"]
     (inside,) = [each.heredocs[0].content for each in commands if each.heredocs]
-    assert inside == sh.render(recipe, plan, _how(gated))
+    assert inside == render_script(recipe, plan, _how(gated))
     for run in [each.value[0] for each in commands if each.cmd.upper() == "RUN" and "build.sh" in each.value[0]]:
         # The line as it is, but for the script's place, which is in the image.
-        line = run.replace(dockerfile.SCRIPT, ground.file(inside)).replace(" /src", " .")
+        line = run.replace(SCRIPT, ground.file(inside)).replace(" /src", " .")
         ground.check(ground.run(["sh", "-c", line], recipe), "builddoctor" if gated else "python")
 
 
-@EXAMPLES
+@few(25)
 @given(data=st.data(), gated=st.booleans())
 def test_an_env_file_is_the_same_for_a_shell_and_for_docker(ground: Ground, data: st.DataObject, gated: bool) -> None:
     """What docker reads of it (each line that is no comment, at its first `=`) is what a shell has after it."""
@@ -262,7 +267,7 @@ def test_an_env_file_is_the_same_for_a_shell_and_for_docker(ground: Ground, data
     values = data.draw(st.lists(printable, max_size=3))
     hostile = tuple(Variable(name=f"NVTE_{place}", value=value) for place, value in enumerate(values))
     how = msgspec.structs.replace(_how(gated), variables=hostile)
-    text = env.render(recipe, plan, how)
+    text = render_env(recipe, plan, how)
     docker = dict(line.split("=", 1) for line in text.splitlines() if line and not line.startswith("#"))
     done = ground.run(["sh", "-euc", 'set -a; . "$0"; set +a; env -0', ground.file(text)], recipe)
     assert not ground.canary.exists(), "a recipe's text was run"
@@ -272,13 +277,13 @@ def test_an_env_file_is_the_same_for_a_shell_and_for_docker(ground: Ground, data
     assert set(shell) - set(docker) <= {*os.environ, "CALLS", "TARGETS", "MEMORY_MIB", "PWD", "OLDPWD", "_", "SHLVL"}
 
 
-@EXAMPLES
+@few(25)
 @given(data=st.data(), gated=st.booleans())
 def test_no_text_of_a_recipe_gets_out_of_a_workflow(ground: Ground, data: st.DataObject, gated: bool) -> None:
     """YAML's reader finds the steps that are ours, with the script as it is, and nothing that GitHub would replace."""
     recipe = data.draw(recipes(str(ground.canary)))
     plan = data.draw(plans(recipe, str(ground.canary)))
-    text = github_actions.render(recipe, plan, _how(gated))
+    text = render_workflow(recipe, plan, _how(gated))
     assert "${{" not in text
     steps = yaml.safe_load(text)["jobs"]["wheels"]["steps"]
     assert [each.get("name") or each["uses"].partition("@")[0] for each in steps] == [
@@ -288,6 +293,6 @@ def test_no_text_of_a_recipe_gets_out_of_a_workflow(ground: Ground, data: st.Dat
         "Build",
         "actions/upload-artifact",
     ]
-    assert steps[3]["run"].rstrip() == sh.render(recipe, plan, _how(gated)).rstrip().replace("${{", "$ {{")
+    assert steps[3]["run"].rstrip() == render_script(recipe, plan, _how(gated)).rstrip().replace("${{", "$ {{")
     done = ground.run(["bash", "-e", ground.file(steps[3]["run"])], recipe)
     ground.check(done, "builddoctor" if gated else "python")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import dockerfile as buildkit
@@ -11,13 +12,16 @@ import msgspec
 import ninja
 import pytest
 
-from builddoctor.model.plan import Plan
-from builddoctor.render.recipes import conda, dockerfile, sh, slurm
-from builddoctor.render.recipes.how import RenderWith, Variable
+from builddoctor.core.plan import Plan
+from builddoctor.ui.scripts.dockerfile import render_dockerfile
+from builddoctor.ui.scripts.render_request import RenderWith, Variable
+from builddoctor.ui.scripts.shell_files import render_conda, render_script, render_slurm
 from support.image_build import ImageBuild
 from support.memcg import memory_cgroup
 from support.program import clean_environment
 from support.recipes import BY_ARCH, PLAN, RECIPE
+
+pytestmark = pytest.mark.slow
 
 SCALE = 4
 """The recipe's memory, divided: 1185 MiB if all units are built at once, in a limit of 768."""
@@ -49,7 +53,22 @@ def small(plan: Plan) -> Plan:
     )
 
 
-def project(folder: Path, *, factor: float = 1.0) -> Path:
+COMPILER = "dd if=/dev/zero of=/dev/null bs=${mib}M count=12 2>/dev/null"
+TOGETHER = f"""
+import sys, time
+from pathlib import Path
+held, lost = Path("held"), Path("lost")
+size = bytearray(b"x") * (int(sys.argv[1]) << 20)
+with held.open("a") as file:
+    file.write("x")
+while held.stat().st_size < {len(PEAKS_MIB)} and not lost.exists():
+    time.sleep(0.02)
+"""
+"""A compiler that holds its memory until all hold theirs, or one was lost: however slow the machine, they overlap. It
+looks again and again, since there is nothing to wait for that the kernel's kill of another would always end."""
+
+
+def project(folder: Path, *, factor: float = 1.0, compiler: str = COMPILER) -> Path:
     """Sources with a configured build, whose compilers hold what the recipe says and write a line when they begin."""
     build = folder / "build" / "cmake"
     build.mkdir(parents=True)
@@ -58,7 +77,7 @@ def project(folder: Path, *, factor: float = 1.0) -> Path:
     )
     (build / "build.ninja").write_text(
         "rule compile\n"
-        "  command = echo $out >>begun && dd if=/dev/zero of=/dev/null bs=${mib}M count=12 2>/dev/null && : >$out\n"
+        f"  command = echo $out >>begun && {compiler} && : >$out\n"
         f"rule link\n  command = cat $in >$out\n{edges}build lib.so: link {' '.join(PEAKS_MIB)}\ndefault lib.so\n"
     )
     return folder
@@ -85,7 +104,7 @@ def run(script: Path, *words: str, shell: str = "sh", **extra: str) -> subproces
 def script(tmp_path: Path) -> Path:
     """The script of the small plan."""
     path = tmp_path / "build.sh"
-    path.write_text(sh.render(RECIPE, small(PLAN), HOW))
+    path.write_text(render_script(RECIPE, small(PLAN), HOW))
     return path
 
 
@@ -97,9 +116,9 @@ BUILD = ("--", "ninja", "-C", "build/cmake")
 def test_scripts_are_clean(tmp_path: Path, plan: Plan, how: RenderWith) -> None:
     """shellcheck has nothing to say, not even for style."""
     files = []
-    for name, module in (("build.sh", sh), ("build.slurm", slurm), ("conda.sh", conda)):
+    for name, render in (("build.sh", render_script), ("build.slurm", render_slurm), ("conda.sh", render_conda)):
         files.append(str(tmp_path / name))
-        (tmp_path / name).write_text(module.render(RECIPE, plan, how))
+        (tmp_path / name).write_text(render(RECIPE, plan, how))
     done = subprocess.run(["shellcheck", *files], capture_output=True, text=True, check=False)
     assert done.stdout == ""
     assert done.returncode == 0
@@ -119,7 +138,7 @@ def test_scripts_are_clean(tmp_path: Path, plan: Plan, how: RenderWith) -> None:
 def test_dockerfiles_are_clean(tmp_path: Path, plan: Plan, how: RenderWith) -> None:
     """hadolint has nothing to say; what is switched off is so in the file, with its reason."""
     file = tmp_path / "Dockerfile"
-    file.write_text(dockerfile.render(RECIPE, plan, how))
+    file.write_text(render_dockerfile(RECIPE, plan, how))
     done = subprocess.run(["hadolint", "--no-color", str(file)], capture_output=True, text=True, check=False)
     assert done.stdout == ""
     assert done.returncode == 0
@@ -147,7 +166,9 @@ def test_a_script_builds_in_stages_and_goes_on(tmp_path: Path, script: Path, she
 def test_all_at_once_does_not_fit_and_the_stages_do(tmp_path: Path, script: Path) -> None:
     """In the limit that was planned for, plain Ninja loses compilers to the kernel, and the script none."""
     with memory_cgroup(LIMIT_MIB << 20) as group:
-        plain = project(tmp_path / "plain")
+        (tmp_path / "together.py").write_text(TOGETHER)
+        together = f"{{ {sys.executable} -I -S {tmp_path}/together.py $mib || {{ : >lost; exit 1; }}; }}"
+        plain = project(tmp_path / "plain", compiler=together)
         done = group.run(["ninja", "-j5", "-C", "build/cmake"], cwd=plain, env=environment())
         assert done.returncode != 0
         assert group.kernel_kills > 0
@@ -169,7 +190,7 @@ def test_with_less_memory_than_planned_it_takes_fewer_jobs(tmp_path: Path, scrip
         assert done.returncode == 0, done.stderr
         assert group.kernel_kills == 0
     assert "where the plan counts on 664: fewer jobs at once" in done.stderr
-    assert f"{group.folder}/memory.limit_in_bytes" in done.stderr
+    assert str(group.limit_file) in done.stderr
     assert "stage medium (2 of 5 units, -j 1)" in done.stderr
 
 
@@ -198,7 +219,7 @@ def test_slurms_own_limit_counts(tmp_path: Path) -> None:
     """Without a cgroup the batch system's variable is the limit; the sources are where it says."""
     sources = project(tmp_path / "sources", factor=0.01)
     script = tmp_path / "build.slurm"
-    script.write_text(slurm.render(RECIPE, small(PLAN), HOW))
+    script.write_text(render_slurm(RECIPE, small(PLAN), HOW))
     done = run(script, *BUILD, SLURM_MEM_PER_NODE="620", SLURM_SUBMIT_DIR=str(sources))
     assert done.returncode == 0, done.stderr
     assert "620 MiB are free (SLURM_MEM_PER_NODE)" in done.stderr
@@ -274,7 +295,7 @@ def test_a_missing_ninja_is_said(tmp_path: Path, script: Path) -> None:
 def test_the_layers_of_a_dockerfile_are_built_one_by_one(tmp_path: Path) -> None:
     """Each RUN leaves what its stage makes, all of them fit into the limit, and the wheel is there at the end."""
     context = project(tmp_path / "context")
-    image = ImageBuild(tmp_path / "image", dockerfile.render(RECIPE, small(PLAN), HOW), context)
+    image = ImageBuild(tmp_path / "image", render_dockerfile(RECIPE, small(PLAN), HOW), context)
     with memory_cgroup(LIMIT_MIB << 20) as group:
         done = image.run(group=group)
         assert [each.returncode for each in done] == [0] * 7, done[-1].stderr
@@ -292,7 +313,7 @@ def test_a_layer_that_fails_leaves_those_before(tmp_path: Path) -> None:
     manifest = context / "build/cmake/build.ninja"
     solo = f"mib = {round(PEAKS_MIB[PLAN.stages[2].targets[0]] * 0.01)}"
     manifest.write_text(manifest.read_text().replace(solo, "mib = none"))
-    image = ImageBuild(tmp_path / "image", dockerfile.render(RECIPE, small(PLAN), HOW), context)
+    image = ImageBuild(tmp_path / "image", render_dockerfile(RECIPE, small(PLAN), HOW), context)
     done = image.run()
     assert [each.returncode for each in done[:-1]] == [0] * 5
     assert done[-1].returncode != 0
@@ -302,6 +323,6 @@ def test_a_layer_that_fails_leaves_those_before(tmp_path: Path) -> None:
 
 def test_buildkit_sees_the_script_as_it_is() -> None:
     """Nothing in the here-document is expanded or left out: what lies in the image is what `--to sh` gives."""
-    commands = buildkit.parse_string(dockerfile.render(RECIPE, PLAN, HOW))
+    commands = buildkit.parse_string(render_dockerfile(RECIPE, PLAN, HOW))
     (inside,) = [each.heredocs[0].content for each in commands if each.heredocs]
-    assert inside == sh.render(RECIPE, PLAN, HOW)
+    assert inside == render_script(RECIPE, PLAN, HOW)

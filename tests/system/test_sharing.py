@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.trace.records import GaveUp, Killed, PhaseAdmitted, PhaseFinished, PhaseStarted
+from builddoctor.core.events import Admit, GiveUp, Kill, PhaseEnded, PhaseStarted
 from support.memcg import MemoryCgroup, memory_cgroup
 from support.program import PATIENCE_S, Program
 from support.stand_ins import HOG, STEADY_HOG, stand_in
 
-pytestmark = pytest.mark.needs_memcg
+pytestmark = [pytest.mark.slow, pytest.mark.needs_memcg, pytest.mark.machines("v2", "next")]
 
 MIB = 1024**2
 LIMIT_MIB = 1600
@@ -47,11 +47,11 @@ def kernel_free(program: Program, process: Running) -> None:
     output, _ = process.communicate()
     assert process.returncode == 0, output
     assert program.summary()["kernel_oom_kills"] == 0, output
-    assert not [record for record in program.records() if isinstance(record, GaveUp)], output
+    assert not [record for record in program.records() if isinstance(record, GiveUp)], output
 
 
 def ended(program: Program) -> int:
-    return sum(isinstance(record, PhaseFinished) and record.outcome == "ok" for record in program.records())
+    return sum(isinstance(record, PhaseEnded) and record.outcome == "ok" for record in program.records())
 
 
 def test_two_builds_whose_phases_do_not_fit_beside_each_other_both_complete(tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def _times(program: Program) -> tuple[float, float, float]:
     """When its first phase was let start, its first ended, and its last; on the wall clock."""
     records = program.records()
     began_s = program.trace_file.stat().st_mtime - records[-1].at_s
-    starts = [record.at_s for record in records if isinstance(record, PhaseAdmitted)]
-    ends = [record.at_s for record in records if isinstance(record, PhaseFinished)]
+    starts = [record.at_s for record in records if isinstance(record, Admit)]
+    ends = [record.at_s for record in records if isinstance(record, PhaseEnded)]
     return began_s + starts[0], began_s + ends[0], began_s + ends[-1]
 
 
@@ -171,7 +171,7 @@ def test_last_phases_that_outgrow_their_promises_do_not_meet_the_kernel(tmp_path
         for program, process in zip(programs, processes, strict=True):
             program.await_record(PhaseStarted, process, phase_id=1)
         go.touch()
-        while not any(isinstance(record, Killed) for program in programs for record in program.records()):
+        while not any(isinstance(record, Kill) for program in programs for record in program.records()):
             assert all(process.poll() is None for process in processes)
             select.select([], [], [], 0.05)
         ready.touch()

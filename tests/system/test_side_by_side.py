@@ -13,7 +13,7 @@ import pytest
 from support.capabilities import CGROUP_V1
 from support.program import clean_environment
 
-pytestmark = pytest.mark.needs_memcg
+pytestmark = [pytest.mark.slow, pytest.mark.needs_memcg]
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "side_by_side"
 STEP_MIB = 8

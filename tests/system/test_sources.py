@@ -5,20 +5,23 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import json
 import os
 import subprocess
+import sys
 import tarfile
 import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from builddoctor.errors import FolderNotWritableError, SourceNotFoundError, SourceUnsafeError
-from builddoctor.model.source_wanted import Obtained, SourceWanted
-from builddoctor.sources.obtain import obtain
+from builddoctor.core.errors import FolderNotWritableError, SourceNotFoundError, SourceUnsafeError
+from builddoctor.core.project import Obtained, SourceWanted
+from builddoctor.projects.sources.obtain import obtain
 from support.program import clean_environment
 
 
@@ -39,7 +42,8 @@ class Index:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.asked: list[str] = []
-        handler = partial(_Handler, self.asked, directory=str(folder))
+        self.kinds = dict(SimpleHTTPRequestHandler.extensions_map)
+        handler = partial(_Handler, self.asked, self.kinds, directory=str(folder))
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/simple"
 
@@ -55,9 +59,27 @@ class Index:
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    def __init__(self, asked: list[str], *arguments: object, **named: object) -> None:
+    def __init__(self, asked: list[str], kinds: dict[str, str], *arguments: Any, **named: Any) -> None:
         self._asked = asked
+        self.extensions_map = kinds
         super().__init__(*arguments, **named)
+
+    def do_GET(self) -> None:
+        """``/to/ADDRESS`` leads there; ``/cut/FILE`` breaks off in the middle, unless the rest of it is asked for."""
+        if self.path.startswith("/to/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/to/"))
+            self.end_headers()
+        elif self.path.startswith("/cut/"):
+            content = Path(self.directory, self.path.removeprefix("/cut/")).read_bytes()
+            start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+            self._asked.append(f"{self.path} from {start}")
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Length", str(len(content) - start))
+            self.end_headers()
+            self.wfile.write(content[start:] if start else content[: len(content) // 2])
+        else:
+            super().do_GET()
 
     def log_message(self, *_: object) -> None:
         self._asked.append(self.path)
@@ -103,7 +125,7 @@ def repository(tmp_path: Path) -> Path:
     return top
 
 
-def got(tmp_path: Path, index: Index | None = None, **wanted: object) -> Obtained:
+def got(tmp_path: Path, index: Index | None = None, **wanted: Any) -> Obtained:
     """The sources of ``demo``, with an index of our own only, or none."""
     env = {**clean_environment(), "PIP_CONFIG_FILE": os.devnull}
     env = {name: value for name, value in env.items() if not name.startswith(("PIP_INDEX", "PIP_EXTRA", "PIP_FIND"))}
@@ -170,7 +192,7 @@ def test_an_archive_that_could_not_be_unpacked_is_not_fetched_again(
 
     index.publish("1.9")
     with monkeypatch.context() as patched:
-        patched.setattr("builddoctor.sources.obtain.unpack", full)
+        patched.setattr("builddoctor.projects.sources.obtain.unpack", full)
         with pytest.raises(FolderNotWritableError, match="no space left"):
             got(tmp_path, index, package="demo")
     assert version_in(got(tmp_path, index, package="demo")) == "1.9"
@@ -184,6 +206,58 @@ def test_an_index_may_be_a_folder(tmp_path: Path, index: Index) -> None:
     assert version_in(got(tmp_path, index, package="demo")) == "1.10"
     with pytest.raises(SourceNotFoundError, match="no source distribution of other"):
         got(tmp_path, index, package="other")
+
+
+def test_an_index_may_answer_in_json(tmp_path: Path, index: Index) -> None:
+    """PEP 691; a version that was taken back is not the newest."""
+    files = []
+    for version in ("1.9", "1.10", "1.11"):
+        content = sdist(version)
+        (index.folder / f"demo-{version}.tar.gz").write_bytes(content)
+        hashes = {"sha256": hashlib.sha256(content).hexdigest()}
+        files.append({"filename": f"demo-{version}.tar.gz", "url": f"../../demo-{version}.tar.gz", "hashes": hashes})
+    files[-1]["yanked"] = "broken"
+    (index.folder / "simple" / "demo").mkdir(parents=True)
+    page = {"meta": {"api-version": "1.0"}, "name": "demo", "files": files}
+    (index.folder / "simple" / "demo" / "index.html").write_text(json.dumps(page))
+    index.kinds[".html"] = "application/vnd.pypi.simple.v1+json"
+    assert version_in(got(tmp_path, index, package="demo")) == "1.10"
+
+
+@pytest.mark.parametrize("page", [b"{", b"[]", b'{"meta": {"api-version": "9.0"}, "name": "demo", "files": []}'])
+def test_a_page_that_is_none_of_an_index_is_said(tmp_path: Path, index: Index, page: bytes) -> None:
+    """No traceback of a library."""
+    (index.folder / "simple" / "demo").mkdir(parents=True)
+    (index.folder / "simple" / "demo" / "index.html").write_bytes(page)
+    index.kinds[".html"] = "application/vnd.pypi.simple.v1+json"
+    with pytest.raises(SourceNotFoundError, match="is not a page of a package index"):
+        got(tmp_path, index, package="demo")
+
+
+def test_a_download_that_broke_off_goes_on_from_there(tmp_path: Path, index: Index) -> None:
+    """The second try asks for the rest alone."""
+    index.publish("1.9")
+    address = index.url.replace("/simple", "/cut/demo-1.9.tar.gz")
+    with pytest.raises(SourceNotFoundError):
+        got(tmp_path, place=address)
+    assert version_in(got(tmp_path, place=address)) == "1.9"
+    half = (index.folder / "demo-1.9.tar.gz").stat().st_size // 2
+    assert [each for each in index.asked if " from " in each] == [
+        "/cut/demo-1.9.tar.gz from 0",
+        f"/cut/demo-1.9.tar.gz from {half}",
+    ]
+
+
+def test_a_redirect_is_followed_over_http_alone(tmp_path: Path, index: Index) -> None:
+    """A server does not choose a file of this machine."""
+    index.publish("1.9")
+    there = index.url.replace("/simple", "")
+    archive = (index.folder / "demo-1.9.tar.gz").as_uri()
+    assert version_in(got(tmp_path, place=f"{there}/to/{there}/demo-1.9.tar.gz")) == "1.9"
+    with pytest.raises(SourceNotFoundError, match="which is not safe"):
+        got(tmp_path, place=f"{there}/to/{archive}")
+    with pytest.raises(SourceNotFoundError, match="without end"):
+        got(tmp_path, place=f"{there}/to//to//to//to//to//to//to//to//to//to//to//to//demo-1.9.tar.gz")
 
 
 def test_without_a_network_there_are_three_ways_on(tmp_path: Path) -> None:
@@ -257,3 +331,11 @@ def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(FolderNotWritableError) as error:
         got(tmp_path, package="demo")
     assert "BUILDDOCTOR_CACHE_DIR" in error.value.hint
+
+
+def test_what_fetches_is_loaded_when_something_is_fetched() -> None:
+    """A supervised build starts without it."""
+    heavy = ("httpx", "pypi_simple", "requests", "pydantic", "installer")
+    code = f"import sys, builddoctor.cli.run, builddoctor.cli.build; print([n for n in {heavy} if n in sys.modules])"
+    asked = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert asked.stdout.strip() == "[]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -11,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.trace.records import Paused, PhaseQueued, TickRecord
+from builddoctor.core.events import Pause, PhaseAsked, Status
 from support.memcg import memory_cgroup
 from support.program import Program
 from support.staged import UNTIL_KILLED, awaiting, write_recipe
-from support.stand_ins import stand_in
+from support.stand_ins import hogcc, stand_in
+
+pytestmark = pytest.mark.slow
 
 MIB = 1024**2
 HOG_PY = Path(__file__).parents[1] / "support" / "steady_hog.py"
@@ -48,8 +49,8 @@ def test_a_staged_build_has_stages_and_no_gates(program: Program) -> None:
     assert seen["MAX_JOBS"] == "7"
     assert {"BUILDDOCTOR_SOCKET", "COMPILER_PATH"} & set(seen) == set()
     records = program.records()
-    assert [record for record in records if isinstance(record, TickRecord)]
-    assert not [record for record in records if isinstance(record, PhaseQueued)]
+    assert [record for record in records if isinstance(record, Status)]
+    assert not [record for record in records if isinstance(record, PhaseAsked)]
     again = finished(program, staged(program, recipe, "ninja"))
     assert again.stdout.count("no work to do") == 2
 
@@ -61,7 +62,7 @@ def test_units_that_do_not_fit_together_are_built_in_stages_that_do(program: Pro
     recipe = write_recipe(program.folder, dict.fromkeys(names, 320.0))
     with memory_cgroup(1100 * MIB) as group:
         # Kept until the kernel has ended one, or until two have been there: nobody has more than two.
-        edges(program.folder, f"{UNTIL_KILLED} 300 {group.folder}/memory.oom_control && touch $out", names)
+        edges(program.folder, f"{UNTIL_KILLED} 300 {group.kills_file} && touch $out", names)
         plain = group.run(["ninja", "-j4"], cwd=program.folder, env=program.env)
         assert plain.returncode != 0
         assert group.kernel_kills > 0
@@ -83,17 +84,15 @@ def test_where_the_recipe_says_too_little_compilers_are_stopped_for_a_while(prog
     """Four of 400 MiB in 1 GiB, by figures of 100: the sampler finds them and holds some back; none is killed."""
     names = ["a.o", "b.o", "c.o", "d.o"]
     recipe = write_recipe(program.folder, dict.fromkeys(names, 100.0))
-    compiler = program.folder / "hogcc"
-    compiler.symlink_to(os.path.realpath(sys.executable))
-    edges(program.folder, f"{compiler} -IS {HOG_PY} 400 150 / && touch $out", names)
+    edges(program.folder, f"{hogcc(program.folder)} 400 150 / && touch $out", names)
     with memory_cgroup(1024 * MIB) as group:
         argv = staged(program, recipe, "ninja", options=("--cores", "4"))
         done = group.run(argv, cwd=program.folder, env=program.env)
         kernel_kills = group.kernel_kills
     assert done.returncode == 0, done.stderr
     assert kernel_kills == 0, done.stderr
-    stopped = [record for record in program.records() if isinstance(record, Paused)]
-    assert {record.name for record in stopped} == {"hogcc"}
+    stopped = [record for record in program.records() if isinstance(record, Pause)]
+    assert {record.process.name for record in stopped} == {"hogcc"}
     assert "a staged build has no gates" in done.stderr
     assert "the recipe's figures were too low" in done.stderr
 
@@ -160,7 +159,7 @@ def test_a_folder_that_was_built_in_stages_is_built_with_gates_afterwards(progra
     build = ("env", "-u", "CMAKE_BUILD_PARALLEL_LEVEL", "cmake", "--build", "build")
     gated = finished(program, program.supervised(*build))
     assert gated.returncode == 0, gated.stderr
-    assert [record.kind for record in program.records() if isinstance(record, PhaseQueued)]
+    assert [record.phase.kind for record in program.records() if isinstance(record, PhaseAsked)]
     # ninja's gate was asked: it puts the window in. Its version and how much there is to build are asked beside it.
     lines = [line.split() for line in calls.read_text().splitlines()]
     assert [words[:1] for words in lines if not {"--version", "-t"} & set(words)] == [["-j"]]

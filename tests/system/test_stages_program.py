@@ -240,9 +240,7 @@ def test_a_stage_that_the_kernel_kills_in_runs_again_with_half_its_jobs(tmp_path
     names = ["a.o", "b.o", "c.o", "d.o"]
     staging = Staging(tmp_path, a_stage("light", 4, names), rest())
     with memory_cgroup(800 * MIB) as group:
-        staging.edges(
-            f'echo "$1" >>../log; {UNTIL_KILLED} 300 {group.folder}/memory.oom_control || exit; echo made >"$1"', names
-        )
+        staging.edges(f'echo "$1" >>../log; {UNTIL_KILLED} 300 {group.kills_file} || exit; echo made >"$1"', names)
         done = group.run([*shell, str(staging.folder / "ninja")], cwd=staging.build, env=staging.env)
         kernel_kills = group.kernel_kills
     assert done.returncode == 0, done.stdout + done.stderr

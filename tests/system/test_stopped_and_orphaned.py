@@ -15,12 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from builddoctor.intercept import guardian_program
-from builddoctor.intercept.guardian import Guardian
-from builddoctor.trace.records import Killed, PhaseFinished, PhaseStarted, TickRecord
+from builddoctor.core.events import Kill, PhaseEnded, PhaseStarted, Status
+from builddoctor.gates import guardian_program
+from builddoctor.gates.guardian import Guardian
 from support.memcg import MemoryCgroup, memory_cgroup
 from support.program import Program
 from support.stand_ins import HOG, stand_in
+
+pytestmark = pytest.mark.machines("v2", "next")
 
 MIB = 1024**2
 GONE_WITHIN_S = 20.0
@@ -41,10 +43,9 @@ def with_all_below(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 def leave_free(group: MemoryCgroup, free_mib: int) -> None:
     """Put the limit this much above what cannot be given back."""
-    lines = (group.folder / "memory.stat").read_text().splitlines()
-    stat = {key: int(value) for key, _, value in (line.partition(" ") for line in lines)}
-    cache = stat["total_inactive_file"] + stat["total_active_file"]
-    group.limit(int((group.folder / "memory.usage_in_bytes").read_text()) - cache + free_mib * MIB)
+    names = ("inactive_file", "active_file")
+    cache_mib = sum(group.stat_mib(f"total_{name}", name) for name in names)
+    group.limit(int(group.used_mib - cache_mib + free_mib) * MIB)
 
 
 @pytest.mark.needs_memcg
@@ -63,11 +64,11 @@ def test_a_stopped_tool_that_has_to_go_is_gone_at_once(program: Program) -> None
         started(program, process)
         (program.folder / "go").touch()
         tool = started(program, process, phase_id=2)
-        program.await_record(TickRecord, process, ours_mib=lambda held_mib: held_mib >= 940)
+        program.await_record(Status, process, ours_mib=lambda held_mib: held_mib >= 940)
         tool.suspend()
         leave_free(group, 16)
-        program.await_record(Killed, process, phase_id=2)
-        program.await_record(PhaseFinished, process, phase_id=2, outcome="killed-by-us")
+        program.await_record(Kill, process, phase_id=2)
+        program.await_record(PhaseEnded, process, phase_id=2, outcome="killed-by-us")
         assert not tool.is_running()
         group.limit(4096 * MIB)
         done.touch()
@@ -160,10 +161,10 @@ def test_death_of_ninja_leaves_no_compiler(program: Program) -> None:
 
 REUSED = """
 import asyncio, os, signal, time
-from builddoctor.model.phase import Phase, PhaseKind
-from builddoctor.sensors.process import Processes
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.supervise.phases import LivePhase
+from builddoctor.core.phase import Phase, PhaseKind
+from builddoctor.system.process import Processes
+from builddoctor.system.root import SystemRoot
+from builddoctor.runtime.phases import LivePhase
 
 PID = 100
 
@@ -199,7 +200,7 @@ def alive(pid):
 async def main():
     processes = Processes(SystemRoot())
     phase = Phase(phase_id=1, unit_id="", kind=PhaseKind.LINK, source="")
-    live = LivePhase(phase, gate_pid=os.getpid(), trusted=True, asked_at_s=0.0)
+    live = LivePhase(phase, gate_pid=os.getpid(), trusted=True)
     tool = fork_as(PID, rest)
     live.tool_started(tool, SystemRoot(), processes, 4096)
     began = processes.start_ticks(tool)
@@ -243,9 +244,9 @@ def test_what_was_ignored_before_is_ignored(program: Program, number: signal.Sig
     process = program.start([*ignoring, *argv])
     program.await_record(PhaseStarted, process)
     process.send_signal(number)
-    last_s = max((each.at_s for each in program.records() if isinstance(each, TickRecord)), default=0.0)
+    last_s = max((each.at_s for each in program.records() if isinstance(each, Status)), default=0.0)
     # Heard, if at all, before the second tick from here.
-    program.await_record(TickRecord, process, at_s=lambda at_s: at_s > last_s + 1.5)
+    program.await_record(Status, process, at_s=lambda at_s: at_s > last_s + 1.5)
     done.touch()
     output, _ = process.communicate()
     assert process.returncode == 0, output

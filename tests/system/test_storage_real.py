@@ -11,13 +11,15 @@ import pytest
 
 from support.memcg import MemoryCgroup, memory_cgroup
 
+pytestmark = pytest.mark.machines("v2", "next")
+
 MIB = 1024**2
 
 PROBE = """
 import json, sys
-from builddoctor.sensors.limits import MemorySensor
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.sensors.storage import read_place
+from builddoctor.system.memory_sensor import MemorySensor
+from builddoctor.system.root import SystemRoot
+from builddoctor.system.storage import read_place
 
 root = SystemRoot()
 tightest = MemorySensor(root).read(0.0).tightest
@@ -95,9 +97,9 @@ mount --bind "my disk" bound && mount -o remount,bind,ro bound
 
 PLACES = """
 import json, os, sys
-from builddoctor.sensors.mounts import holder, read_mounts
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.sensors.storage import read_place
+from builddoctor.system.storage import mount_of, read_mounts
+from builddoctor.system.root import SystemRoot
+from builddoctor.system.storage import read_place
 
 root = SystemRoot()
 for name in sys.argv[1:]:
@@ -105,7 +107,7 @@ for name in sys.argv[1:]:
     relative = read_place(root, name, role="x")
     agrees = True
     if not place.missing:
-        found = holder(read_mounts(root), os.path.abspath(name))
+        found = mount_of(read_mounts(root), os.path.abspath(name))
         fd = os.open(name, os.O_PATH)
         agrees = f"mnt_id:\\t{found.id}\\n" in (root.text(f"/proc/self/fdinfo/{fd}") or "")
     print(json.dumps([name, agrees, place.in_memory, place.noexec, place.read_only, place.writable,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import select
 import shlex
@@ -12,14 +13,14 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from builddoctor.core.events import Status
 from builddoctor.trace.reader import TraceReader
-from builddoctor.trace.records import TickRecord
 from support.program import PATIENCE_S, Program
 from support.stand_ins import HOG, stand_in
 from support.tmux import PROMPT, Tmux, terminal
 from support.waiting_build import SMALL, waiting_build
 
-pytestmark = pytest.mark.needs_tmux
+pytestmark = [pytest.mark.slow, pytest.mark.needs_tmux]
 
 
 def command(program: Program, *words: str, options: tuple[str, ...] = ()) -> str:
@@ -30,6 +31,11 @@ def command(program: Program, *words: str, options: tuple[str, ...] = ()) -> str
 def running(text: str) -> bool:
     """One runs, two wait, and memory was measured."""
     return "MiB of ~" in text and "waits " in text and re.search(r"2[45]\d MiB of", text) is not None
+
+
+def running_within(text: str, columns: int) -> bool:
+    """On a board that is narrower than this."""
+    return running(text) and max(map(len, foot(text.split("\n")))) < columns
 
 
 def foot(screen: list[str]) -> list[str]:
@@ -310,7 +316,7 @@ def wait_for_ticks(program: Program, number: int) -> None:
     before = None
     while time.monotonic() < deadline:
         if program.trace_file.exists() and program.trace_file.stat().st_size:
-            ticks = sum(isinstance(record, TickRecord) for record in TraceReader(program.trace_file))
+            ticks = sum(isinstance(record, Status) for record in TraceReader(program.trace_file))
             before = ticks if before is None else before
             if ticks >= before + number:
                 return
@@ -326,7 +332,7 @@ def test_another_size_in_the_middle(program: Program, tmux: Tmux) -> None:
     tmux.wait_for(running)
     for columns, rows in ((60, 20), (100, 30), (40, 12), (120, 40)):
         tmux.resize(columns, rows)
-        tmux.wait_for(lambda text, c=columns: running(text) and max(map(len, foot(text.split("\n")))) < c)
+        tmux.wait_for(functools.partial(running_within, columns=columns))
         lines = "\n".join(tmux.everything())
         assert lines.count("\nunits ") == 1, lines
     (program.folder / "done").touch()

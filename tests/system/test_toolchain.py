@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.doctor.toolkit import toolkit_checks
-from builddoctor.errors import BuildDoctorError, FolderNotWritableError
-from builddoctor.intercept.side_by_side import Patience
-from builddoctor.intercept.toolchain import examine_toolchain
-from builddoctor.intercept.toolkit import find_toolkit
-from builddoctor.model.toolchain import Toolchain
+from builddoctor.core.errors import BuildDoctorError, FolderNotWritableError
+from builddoctor.core.toolchain import Toolchain
+from builddoctor.doctor.cuda_checks import toolkit_checks
+from builddoctor.gates.subprocesses import run_captured
 from builddoctor.projects.archs import parse_archs
-from builddoctor.sensors.root import SystemRoot
+from builddoctor.system.probes import Deadline
+from builddoctor.system.root import SystemRoot
+from builddoctor.toolchain.discover import find_toolkit
+from builddoctor.toolchain.inventory import examine_toolchain
 
 NVCC = """#!/bin/sh
 case "$1" in
@@ -49,7 +50,7 @@ def install(home: Path, version: str) -> Path:
 
 
 def examined(root: Path, wanted: str = "", **env: str) -> Toolchain:
-    return examine_toolchain(SystemRoot(root), env, wanted=wanted, site_folders=[root / "site"])
+    return examine_toolchain(SystemRoot(root), env, wanted=wanted, run=run_captured, site_folders=[root / "site"])
 
 
 def test_two_toolkits_are_told_apart_with_who_takes_which(tmp_path: Path) -> None:
@@ -102,7 +103,9 @@ def test_an_nvcc_that_does_not_work_is_a_problem_in_words(tmp_path: Path, text: 
 def test_nothing_at_all_is_examined_without_a_word_from_any_program(tmp_path: Path) -> None:
     """No toolkit, no compiler, no library: a problem with the way to get one, and CUDA 12's packages named."""
     program(tmp_path / "site/nvidia/cuda_nvcc/bin/ptxas", "")
-    facts = examine_toolchain(SystemRoot(tmp_path), {"PATH": ""}, wanted="", site_folders=[Path("/site")])
+    facts = examine_toolchain(
+        SystemRoot(tmp_path), {"PATH": ""}, wanted="", run=run_captured, site_folders=[Path("/site")]
+    )
     assert (facts.toolkit, facts.hosts, facts.others, facts.libraries) == (None, (), (), ())
     check = toolkit_checks(facts, ())[0]
     assert "no nvcc and no cudafe++" in check.text
@@ -122,13 +125,6 @@ HANGS = "#!/bin/sh\nsleep 1000\n"
 PICKY = '#!/bin/sh\ncase "$NVCC_PREPEND_FLAGS$NVCC_APPEND_FLAGS" in *bogus*) echo "Unknown option"; exit 1;; esac\n'
 
 
-@pytest.fixture
-def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What hangs is not waited for as long as a user would."""
-    monkeypatch.setattr("builddoctor.intercept.host_probe.PROBE_S", 5.0)
-
-
-@pytest.mark.usefixtures("short_probes")
 def test_an_nvcc_that_hangs_is_passed_by_and_named(tmp_path: Path) -> None:
     """The next one is taken."""
     program(tmp_path / "slow/nvcc", HANGS)
@@ -140,14 +136,15 @@ def test_an_nvcc_that_hangs_is_passed_by_and_named(tmp_path: Path) -> None:
     assert facts.silent == (f"{tmp_path}/slow/nvcc",)
 
 
-@pytest.mark.usefixtures("short_probes")
 def test_a_gcc_that_hangs_is_named_and_not_the_nvcc_that_waits_for_it(tmp_path: Path) -> None:
     """And no further nvcc is made to wait."""
     gcc = program(tmp_path / "bin/gcc", HANGS)
     for name in ("a", "b"):
         program(tmp_path / name / "nvcc", f'#!/bin/sh\necho x >>"{tmp_path}/asked"\nexec gcc\n')
     path = f"{tmp_path}/a:{tmp_path}/b:{tmp_path}/bin:/usr/bin:/bin"
-    facts = examine_toolchain(SystemRoot(tmp_path), {"PATH": path}, wanted="", site_folders=[], patience=Patience(4.5))
+    facts = examine_toolchain(
+        SystemRoot(tmp_path), {"PATH": path}, wanted="", run=run_captured, site_folders=[], deadline=Deadline(4.5)
+    )
     assert (facts.toolkit, facts.trouble) == (None, "host-silent")
     assert str(gcc) in facts.problem
 
@@ -182,7 +179,7 @@ def test_what_keeps_nvcc_from_running_is_told_apart(tmp_path: Path, said: str, k
     facts = examined(tmp_path, PATH=str(tmp_path / "bin"))
     assert facts.trouble == kind
     with pytest.raises(BuildDoctorError) as caught:
-        find_toolkit([nvcc], {"PATH": str(tmp_path / "bin")}, wanted="")
+        find_toolkit([nvcc], {"PATH": str(tmp_path / "bin")}, wanted="", run=run_captured)
     assert (str(caught.value), caught.value.hint) == (facts.problem, facts.hint)
     assert isinstance(caught.value, FolderNotWritableError) is (kind == "temporary")
     assert ("install g++" in facts.hint) is (kind == "host-compiler")

@@ -13,12 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from builddoctor.toolkits.cache import WheelCache
-from builddoctor.toolkits.layout import read_manifest
-from builddoctor.toolkits.store import FETCH, LOCK
+from builddoctor.toolkits.managed import FETCH, LOCK, read_manifest
+from builddoctor.toolkits.wheels import WheelCache
 from support.made_wheels import AARCH64, make_wheel, toolkit_wheels
 from support.package_index import PackageIndex, serving
 from support.program import Program
+
+pytestmark = pytest.mark.slow
 
 NAME = "cuda-13.0.88-x86_64"
 ALL = ["cuda-toolkit", *(f"nvidia-{each}" for each in ("cuda-cccl", "cuda-crt", "cuda-nvcc", "cuda-runtime", "nvvm"))]
@@ -68,8 +69,10 @@ def test_a_toolkit_is_put_together_from_the_index(program: Program, index: Packa
     assert done.stdout == f"{home}\n"
     assert "NVIDIA's own licence" in done.stderr
     assert sorted(index.fetched) == ALL
-    there = ("bin/nvcc", "include/cuda.h", "include/crt/host_config.h", "lib64/libcudart.so", "lib64/stubs/libcuda.so")
-    there += ("nvvm/bin/cicc", "nvvm/lib64/libnvvm.so", "version.json", "targets/x86_64-linux/lib/libcudadevrt.a")
+    there = [
+        *("bin/nvcc", "include/cuda.h", "include/crt/host_config.h", "lib64/libcudart.so", "lib64/stubs/libcuda.so"),
+        *("nvvm/bin/cicc", "nvvm/lib64/libnvvm.so", "version.json", "targets/x86_64-linux/lib/libcudadevrt.a"),
+    ]
     assert [name for name in there if not (home / name).is_file()] == []
     assert (home / "bin" / "ptxas").stat().st_mode & 0o111 == 0o111
     assert (home / "licenses" / "nvidia-nvvm" / "License.txt").read_text() == "the licence of nvidia-nvvm\n"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from builddoctor.trace.records import PhaseStarted
+from builddoctor.core.events import PhaseStarted
 from support.program import Program
 from support.stand_ins import stand_in
 from support.tmux import Tmux, terminal

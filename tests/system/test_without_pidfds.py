@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.intercept import guardian_program
-from builddoctor.intercept.guardian import PidHandle
-from builddoctor.trace.records import PhaseFinished, TickRecord, UnitDone
+from builddoctor.core.events import PhaseEnded, Status, UnitEnded
+from builddoctor.gates import guardian_program
+from builddoctor.gates.guardian import PidHandle
 from support.program import Program
 from support.stand_ins import HOG, stand_in
 
@@ -49,13 +49,13 @@ def test_phases_are_watched_and_units_end(program: Program, python: str) -> None
     (program.folder / "one.cpp").write_text("int one() { return 1; }\n")
     command = ("sh", "-c", "clang++ -c a.cpp; g++ -c one.cpp")
     process = program.start(program.supervised(*command, options=["--no-doctor"]))
-    program.await_record(TickRecord, process, ours_mib=lambda held_mib: held_mib >= 190)
+    program.await_record(Status, process, ours_mib=lambda held_mib: held_mib >= 190)
     done.touch()
     output, _ = process.communicate()
     assert process.returncode == 0, output
     assert "Traceback" not in output
     ended = {type(each) for each in program.records()}
-    assert {PhaseFinished, UnitDone} <= ended
+    assert {PhaseEnded, UnitEnded} <= ended
     assert (program.folder / "one.o").exists()
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from builddoctor.model.board import BoardState, RunningRow
-from builddoctor.model.phase import Estimate, Outcome, Phase, PhaseKind, Unit
-from builddoctor.model.summary import Summary
-from builddoctor.policy.events import PhaseAsked, PhaseEnded, Sampled
-from builddoctor.policy.order import ExpectedPhase
-from builddoctor.trace.records import TRACE_SCHEMA, Header
+from builddoctor.core.board import BoardState, RunningRow
+from builddoctor.core.events import TRACE_SCHEMA, BuildResult, Header, MemorySampled, PhaseAsked, PhaseEnded, Summary
+from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase, PhaseKind, Unit
 
 
 class TableEstimator:
@@ -23,6 +20,12 @@ class TableEstimator:
         self.spread_mib = spread_mib
         self.remaining = remaining_s or {}
         self.observed: list[tuple[int, Outcome, float]] = []
+
+    def know(self, unit_id: str, **_: object) -> None:
+        """Its figures are by phase."""
+
+    def forget(self, unit_id: str) -> None:
+        """They stay."""
 
     def estimate(self, phase: Phase) -> Estimate:
         return Estimate(peak_mib=self.reserve_mib[phase.phase_id], spread_mib=self.spread_mib, source="table")
@@ -70,9 +73,9 @@ def ended(phase_id: int, outcome: Outcome = Outcome.OK, peak_mib: float = 100.0)
 
 def sampled(
     rss_mib: dict[int, float], *, headroom_mib: float, budget_mib: float = 1000.0, reserve_mib: float = 100.0
-) -> Sampled:
+) -> MemorySampled:
     """A look at memory, with a reserve of 100 MiB: danger begins at 30 MiB of headroom."""
-    return Sampled(
+    return MemorySampled(
         rss_mib=tuple(rss_mib.items()), headroom_mib=headroom_mib, budget_mib=budget_mib, reserve_mib=reserve_mib
     )
 
@@ -102,7 +105,7 @@ def header(**fields: Any) -> Header:
 def summary(**fields: Any) -> Summary:
     """A build that went well."""
     known: dict[str, Any] = {
-        "result": "ok",
+        "result": BuildResult.OK,
         "exit_code": 0,
         "wall_s": 761.0,
         "cpu_s": 1500.0,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builddoctor.model.phase import Outcome
-from builddoctor.policy.clues import Done
-from builddoctor.policy.estimator import LearningEstimator
-from builddoctor.recipes.reading import read_recipe
+from builddoctor.core.phase import Outcome
+from builddoctor.estimation.estimator import LearningEstimator
+from builddoctor.estimation.features import Done
+from builddoctor.recipes.recipe_file import read_recipe
 from builddoctor.simulate import of_recipe
-from builddoctor.simulate.measured import from_digest
+from builddoctor.simulate.engine import Known
 from builddoctor.simulate.workload import Workload, unit_id
+from support.measured_builds import from_digest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,6 +24,14 @@ def measured(name: str) -> Workload:
 def example() -> Workload:
     """The phases of this repository's own example, by its recipe."""
     return of_recipe.workload(read_recipe(ROOT / "recipes" / "attention_kernels-x86_64.toml"))
+
+
+def informed(known: Known) -> LearningEstimator:
+    """An estimator that was told of each unit what a build's history would tell it."""
+    estimator = LearningEstimator()
+    for name, (key, past) in known.items():
+        estimator.know(name, key=key, past=past, archs=key.archs if key is not None else ())
+    return estimator
 
 
 def units_of(build: Workload) -> list[list[Done]]:

@@ -7,17 +7,11 @@ from typing import Any
 
 import msgspec
 
-from builddoctor.model.phase import PhaseKind
-from builddoctor.recipes.measured import MeasuredPhase
-from builddoctor.trace.records import (
-    AnyRecord,
-    End,
-    PhaseFinished,
-    PhaseQueued,
-    UnitBegan,
-    UnitDone,
-    UnitNamed,
-)
+from builddoctor.core.events import BuildEnded, BuildEvent, BuildResult, UnitEnded
+from builddoctor.core.past import UnitKey
+from builddoctor.core.phase import PhaseKind
+from builddoctor.recipes.measured_phases import MeasuredPhase
+from support import trace_events as tr
 from unit.builders import header, summary
 
 TOOLS = {"preprocess": "cc1plus", "host": "cc1plus", "link": "collect2"}
@@ -36,7 +30,7 @@ class Traced:
 
     def __init__(self, **fields: Any) -> None:
         known = {"project": "demo", "project_version": "1.2", "host_compiler": "12.2.0", "host_arch": "x86_64"}
-        self.records: list[AnyRecord] = [header(**{**known, "nvcc": "13.0.88", **fields})]
+        self.events: list[BuildEvent] = [header(**{**known, "nvcc": "13.0.88", **fields})]
         self.phases = 0
         self.units = 0
 
@@ -56,20 +50,21 @@ class Traced:
         unit_id = f"u{self.units}"
         link = place.startswith("link ")
         output = fields.pop("output", place.removeprefix("link ").rpartition("/")[2] + ("" if link else ".o"))
+        name: dict[str, Any] = {}
         if named:
             known = {"project": "demo", "target": f"obj/{output}", "options": "0badcafe", "source_digest": "feedbeef"}
             known |= {"source_digest": ""} if link else {}
-            self.records.append(UnitNamed(at_s=1, unit_id=unit_id, place=place, output=output, **{**known, **fields}))
+            known |= fields
+            name = {each: known.pop(each) for each in ("target", "source_digest")}
+            name["key"] = UnitKey(place=place, output=output, **known)
         archs = ["sm_90"] if place.endswith(".cu") else []
         source = "" if link else f"/src/{place}"
-        self.records.append(
-            UnitBegan(at_s=1, unit_id=unit_id, source=source, output=output, archs=archs, counted=not link)
-        )
+        self.events.append(tr.unit_began(1, unit_id, source, output=output, archs=archs, counted=not link, **name))
         for index, (kind, peak_mib) in enumerate(phases, 1):
             last = index == len(phases)
             self.phase(unit_id, kind, peak_mib * scale, outcome if last else "ok", input_mib=peak_mib / 100)
         if done:
-            self.records.append(UnitDone(at_s=9, unit_id=unit_id))
+            self.events.append(UnitEnded(at_s=9, unit_id=unit_id))
         return self
 
     def phase(self, unit_id: str, kind: str, peak_mib: float, outcome: str, *, input_mib: float = 1.0) -> Traced:
@@ -79,7 +74,7 @@ class Traced:
         tool = TOOLS.get(kind, kind)
         asked = {"phase_id": self.phases, "kind": kind, "tool": tool, "arch": arch, "input_mib": input_mib}
         estimate = {"estimate_mib": 1.0, "reserve_mib": 1.0, "estimate_source": "prior"}
-        self.records.append(PhaseQueued(at_s=2, unit_id=unit_id, source="a.cu", **asked, **estimate))
+        self.events += tr.phase_asked(at_s=2, unit_id=unit_id, source="a.cu", **asked, **estimate)
         if outcome:
             self.end(self.phases, peak_mib, outcome)
         return self
@@ -87,14 +82,14 @@ class Traced:
     def end(self, phase_id: int, peak_mib: float, outcome: str) -> Traced:
         """A run of a phase ended."""
         figures = {"peak_mib": peak_mib, "wall_s": peak_mib / 50, "cpu_s": peak_mib / 100}
-        self.records.append(PhaseFinished(at_s=3, phase_id=phase_id, outcome=outcome, **figures))
+        self.events.append(tr.phase_ended(at_s=3, phase_id=phase_id, outcome=outcome, **figures))
         return self
 
     def write(self, path: Path, result: str = "ok", *, torn: bool = False) -> Path:
         """The whole file; without its end when ``torn``."""
         code = 0 if result == "ok" else 1
-        last = [] if torn else [End(at_s=10, summary=summary(result=result, exit_code=code))]
-        lines = [msgspec.json.encode(each) for each in [*self.records, *last]]
+        last = [] if torn else [BuildEnded(at_s=10, summary=summary(result=BuildResult(result), exit_code=code))]
+        lines = [msgspec.json.encode(each) for each in [*self.events, *last]]
         path.write_bytes(b"\n".join(lines) + b"\n" + (b'{"t":"end","pha' if torn else b""))
         return path
 

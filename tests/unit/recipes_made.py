@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from builddoctor.model.phase import PhaseKind
-from builddoctor.model.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
-from builddoctor.plans.hosts import PlanHost
-from builddoctor.simulate.measured import from_digest
+from builddoctor.core.phase import PhaseKind
+from builddoctor.core.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
+from builddoctor.plans.inputs import PlanHost
+from support.measured_builds import from_digest
 
 DIGEST = Path(__file__).resolve().parents[1] / "data" / "te-2.8-sm100.csv"
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from builddoctor.model.build_tools import BuildPython, BuildTools, Package, Program, Torch
-from builddoctor.model.check import Check, Status
-from builddoctor.model.source import BuildFiles, BuildFolder, Source, Submodule
-from builddoctor.model.toolkit import Toolkit
+from builddoctor.core.check import Check, Status
+from builddoctor.core.project import BuildFiles, BuildFolder, Source, Submodule
+from builddoctor.core.toolchain import BuildPython, BuildTools, Package, Program, Toolkit, Torch
 
 NVCC = Toolkit(
     nvcc="/cuda/bin/nvcc", version="13.0.88", here="/cuda/bin", top="/cuda", cicc="/cuda/nvvm/bin/cicc", tools=()

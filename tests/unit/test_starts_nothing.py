@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from builddoctor.intercept.captured import run_captured
+from builddoctor.gates.subprocesses import run_captured
 
 
 @pytest.mark.parametrize(

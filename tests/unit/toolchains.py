@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from builddoctor.model.toolchain import HostCompilerChoice, HostLimits, LibraryCopy, NvccPlace, Toolchain
-from builddoctor.model.toolkit import Toolkit
+from builddoctor.core.toolchain import HostCompilerChoice, HostLimits, LibraryCopy, NvccPlace, Toolchain, Toolkit
 
 ARCHS = {
     "12.6.85": ("50", "52", "53", "60", "61", "62", "70", "72", "75", "80", "86", "87", "89", "90", "90a"),

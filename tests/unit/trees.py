@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from builddoctor.sensors.root import SystemRoot
+from builddoctor.system.root import SystemRoot
 
 GIB = 1024**3
 MIB = 1024**2

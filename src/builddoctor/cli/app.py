@@ -1,21 +1,39 @@
-"""The ``builddoctor`` program: commands put together, errors turned into one line, a hint and an exit code."""
+"""The ``builddoctor`` program: its commands, and errors turned into one line, a hint and an exit code."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 import builddoctor
-from builddoctor.cli.commands import COMMANDS, needed
 from builddoctor.cli.output import print_error, print_notes
-from builddoctor.errors import BuildDoctorError, MemoryBudgetError, UsageError
+from builddoctor.core.errors import BuildDoctorError, MemoryBudgetError, UsageError
 
 # Typer re-exports BadParameter alone, and carries a click of its own from 0.17 on: this is its base in both.
 _ParsingError = typer.BadParameter.__mro__[1]
+
+
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    "build": {},
+    "run": {},
+    "doctor": {},
+    "plan": {},
+    "watch": {},
+    "explain": {},
+    "trace": {"view": "trace_export", "export": "trace_export", "repro": "trace_repro"},
+    "toolkit": {},
+    "machine": {},
+    "history": {},
+    "recipe": {"render": "recipe_render"},
+}
+"""The commands as ``--help`` lists them, each a module of ``cli`` of its name; for groups the subcommands that live in
+modules of their own."""
 
 
 def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -29,9 +47,28 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     for name in names:
-        COMMANDS[name](app)
+        _add(app, name)
     app.callback()(_program)
     return app
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    """One command, imported only now: a build does not wait for what the others import."""
+    module = import_module(f"builddoctor.cli.{name}")
+    if hasattr(module, "app"):
+        app.add_typer(_group(name), name=name)
+    else:
+        # What follows the words of `run` is the build's.
+        settings = {"allow_interspersed_args": False} if name == "run" else {}
+        app.command(name, context_settings=settings)(getattr(module, name))
+
+
+@cache
+def _group(name: str) -> typer.Typer:
+    group: typer.Typer = import_module(f"builddoctor.cli.{name}").app
+    for command, module in COMMANDS[name].items():
+        group.command(command)(getattr(import_module(f"builddoctor.cli.{module}"), command))
+    return group
 
 
 def _version(value: bool) -> None:
@@ -64,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
         print_error(MemoryBudgetError("there is not even memory for builddoctor itself", hint="ulimit -v unlimited"))
         return MemoryBudgetError.exit_code
     except BrokenPipeError:
-        # Whoever read our output has gone; there is nobody to tell.
+        # The reader of our output is gone.
         sys.stderr.close()
         return 141
     except OSError as error:
@@ -103,3 +140,11 @@ def _plain(message: str) -> str:
     """click's sentence in our style: no capital, no full stop."""
     message = message.rstrip(".")
     return message[:1].lower() + message[1:] if message[1:2].islower() else message
+
+
+def needed(arguments: list[str]) -> Iterable[str]:
+    """Names of the commands that this command line can need: its first word, or all, which help and mistypes show."""
+    first = arguments[0] if arguments else ""
+    if first == "--version":
+        return ()
+    return (first,) if first in COMMANDS else COMMANDS

@@ -11,28 +11,29 @@ from typing import Annotated
 import typer
 
 from builddoctor.cli import options
-from builddoctor.cli.archs import archs_of
+from builddoctor.cli.options import archs_of
 from builddoctor.cli.output import json_text, print_data, print_notes
-from builddoctor.cli.supervised import run_supervised
-from builddoctor.errors import FolderNotWritableError
-from builddoctor.intercept.object_caches import Mode
-from builddoctor.model.build_plan import BuildPlan
-from builddoctor.model.source_wanted import Obtained
+from builddoctor.cli.run import run_supervised
+from builddoctor.core.errors import FolderNotWritableError
+from builddoctor.core.project import Obtained
+from builddoctor.gates.environment import Mode
+from builddoctor.projects.build_plan import BuildKind, BuildPlan, plan_build
+from builddoctor.projects.catalogue import recognise
 from builddoctor.projects.choose import Choice, choose
-from builddoctor.projects.known import recognise
-from builddoctor.projects.plan import plan_build
-from builddoctor.sensors.project_version import project_version
-from builddoctor.sources.obtain import obtain
-from builddoctor.supervise.built_before import forget_other_settings
-from builddoctor.supervise.folders import cache_folder
-from builddoctor.supervise.recipe_choice import choose_recipe
-from builddoctor.supervise.unit_keys import Toolchain
+from builddoctor.projects.metadata import project_version
+from builddoctor.projects.sources.obtain import obtain
+from builddoctor.runtime.folders import cache_folder
+from builddoctor.runtime.prepare import forget_other_settings
+from builddoctor.runtime.recipe_use import choose_recipe
+from builddoctor.runtime.units import Toolchain
 
 
 def build(
     project: Annotated[
         str,
-        typer.Argument(metavar="PROJECT|PATH", help="A project by name (transformer_engine), or a checkout's folder."),
+        typer.Argument(
+            metavar="PROJECT|PATH", help="The name of a project (transformer_engine), or the folder of a checkout."
+        ),
     ],
     arch: options.Archs = "",
     source: Annotated[
@@ -40,15 +41,15 @@ def build(
         typer.Option(
             "--source",
             metavar="PATH|URL",
-            help="Its sources: a folder, an archive, a URL of git, or pypi:NAME of the package index.",
+            help="Where its sources are: a folder, an archive, a git URL, or pypi:NAME in the package index.",
         ),
     ] = "",
     version: Annotated[
         str,
-        typer.Option("--version", metavar="V", help="The release to get, or a branch; default: the newest release."),
+        typer.Option("--version", metavar="V", help="The release or branch to get.  [default: the newest release]"),
     ] = "",
     offline: Annotated[
-        bool, typer.Option("--offline", help="Get nothing from the network: what is cached must do.")
+        bool, typer.Option("--offline", help="Get nothing from the network; use cached sources only.")
     ] = (False),
     without: Annotated[
         list[str] | None, typer.Option("--without", metavar="PART", help="Leave a part of the project out.")
@@ -61,14 +62,14 @@ def build(
     trace: options.TraceFile = "",
     summary: options.SummaryFile = "",
     wheel_dir: Annotated[
-        Path | None, typer.Option("--wheel-dir", metavar="DIR", help="Where a Python project's wheel goes.")
+        Path | None, typer.Option("--wheel-dir", metavar="DIR", help="The folder for a Python project's wheel.")
     ] = None,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="After a failure go on with what does not depend on it.")
+        bool, typer.Option("--keep-going", help="After a failure, continue with what does not depend on it.")
     ] = False,
     cache: Annotated[
         Mode,
-        typer.Option("--cache", help="An object cache in front of the compilers; auto: ccache where there is one."),
+        typer.Option("--cache", help="An object cache in front of the compilers; auto: ccache if it is installed."),
     ] = "auto",
     ignore_caps: options.IgnoreCaps = False,
     auto_remedy: options.AutoRemedy = False,
@@ -80,7 +81,7 @@ def build(
 ) -> int:
     """Build a project by name, or a checkout: Python, CMake, a folder with build.ninja, or a Makefile.
 
-    A second build of the same sources goes on with what the first has compiled.
+    A second build of the same sources reuses what the first one compiled.
     """
     archs = archs_of(arch, os.environ)
     named_recipe = options.named_recipe(recipe)
@@ -130,9 +131,11 @@ def build(
         # Only here: with what it imports every build would start later.
         from builddoctor.cli.staging import staged_request
 
-        request = staged_request(request, os.environ, build_folder=plan.output if plan.kind == "cmake" else plan.kept)
+        request = staged_request(
+            request, os.environ, build_folder=plan.output if plan.kind is BuildKind.CMAKE else plan.kept
+        )
     code = run_supervised(request, ready=lambda: _make_ready(plan), named_recipe=named_recipe)
-    if code == 0 and plan.kind == "python":
+    if code == 0 and plan.kind is BuildKind.PYTHON:
         newest = max(Path(plan.output).glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns, default=None)
         print_notes([f"  wheel   {newest}"] if newest is not None else [])
     return code
@@ -169,7 +172,7 @@ def _make_ready(plan: BuildPlan) -> None:
         except OSError as error:
             raise FolderNotWritableError(
                 f"cannot make the build folder {folder}: {error.strerror}",
-                hint="sources that may not be written to are built in a copy: cp -r SOURCES /some/folder",
+                hint="read-only sources are built in a copy: cp -r SOURCES /some/folder",
             ) from error
     if plan.nvcc_by_path and forget_other_settings(Path(plan.folder), plan.settings, os.environ):
-        print_notes(["built here before with other settings: its extensions are built again"])
+        print_notes(["this folder was built with other settings before: its extensions are built again"])

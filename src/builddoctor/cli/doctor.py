@@ -12,19 +12,18 @@ import typer
 from rich.console import Console
 
 from builddoctor.cli import options
-from builddoctor.cli.archs import archs_of
+from builddoctor.cli.options import archs_of
 from builddoctor.cli.output import json_text, print_data, print_notes
-from builddoctor.doctor.examine import Question, examine
-from builddoctor.doctor.subject import Subject, current_folder, find_subject
-from builddoctor.errors import UsageError
-from builddoctor.model.check import Report, Status
-from builddoctor.render.checks import check_lines, styled, verdict_line
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.supervise import fixing
-from builddoctor.supervise.folders import cache_folder, traces_folder
-from builddoctor.supervise.past import last_peak_mib
-from builddoctor.supervise.prepare import site_folders
-from builddoctor.units import one_line, parse_size_mib
+from builddoctor.core.check import Report, Status
+from builddoctor.core.errors import UsageError
+from builddoctor.core.units import one_line, parse_size_mib
+from builddoctor.doctor.examine import Question, Subject, current_folder, examine, find_subject
+from builddoctor.runtime import fixing
+from builddoctor.runtime.folders import cache_folder, site_folders, traces_folder
+from builddoctor.runtime.prepare import last_peak_mib
+from builddoctor.runtime.tmpdir import remembered_tmpdir
+from builddoctor.system.root import SystemRoot
+from builddoctor.ui.doctor_page import check_lines, styled, verdict_line
 
 EXIT_CODES = {Status.OK: 0, Status.WARNING: 1, Status.PROBLEM: 2}
 """By the worst finding."""
@@ -34,7 +33,9 @@ def doctor(
     project: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PROJECT|PATH]", show_default=False, help="A project by name, or a folder; default: this folder."
+            metavar="[PROJECT|PATH]",
+            show_default=False,
+            help="The name of a project, or a folder.  [default: this folder]",
         ),
     ] = None,
     arch: options.Archs = "",
@@ -42,17 +43,17 @@ def doctor(
     toolkit: options.ToolkitOption = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Show what can be put right without harm, and do it after a question.")
+        bool, typer.Option("--fix", help="Show the fixes that are safe to apply, and apply them after confirmation.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --fix: do it without the question.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --fix: apply them without confirmation.")] = False,
 ) -> int:
-    """Examine memory, disk, toolchain and source before the build. Reads only; needs no root and no network.
+    """Check memory, disk, toolchain and source before a build. Reads only; needs no root and no network.
 
-    Exit code 0 when all is well, 1 when the worst finding is a warning, 2 when it is a problem.
+    The exit code is 0 without findings, 1 if the worst finding is a warning, 2 if it is a problem.
     """
     env = os.environ
     if yes and not fix:
-        raise UsageError("--yes is the answer to --fix's question", hint="builddoctor doctor --fix --yes")
+        raise UsageError("--yes needs --fix", hint="builddoctor doctor --fix --yes")
     subject = find_subject(project, current_folder(), archs_of(arch, os.environ))
     root = SystemRoot()
     question = Question(
@@ -70,7 +71,7 @@ def doctor(
     else:
         _page(subject, report)
     if fix and _fix(report, subject, root, yes=yes):
-        moved = fixing.remembered_tmpdir(env, root)
+        moved = remembered_tmpdir(env, root)
         report = examine(root, {**env, "TMPDIR": moved} if moved else env, question)
         print_notes([f"builddoctor: now: {verdict_line(report.checks)}"])
     return EXIT_CODES[report.status]
@@ -91,7 +92,7 @@ def _fix(report: Report, subject: Subject, root: SystemRoot, *, yes: bool) -> bo
     """Preview on stderr; then, after a yes, one after the other. True when something was done."""
     fixes = fixing.plan(report.checks, os.environ, root, project=subject.folder or current_folder() or Path("/"))
     if not fixes:
-        print_notes(["builddoctor: nothing here can be put right without harm"])
+        print_notes(["builddoctor: there is nothing that can be fixed safely"])
         return False
     print_notes(["builddoctor would:", *(f"  {line}" for fix in fixes for line in fix.preview.splitlines())])
     if not any(fix.possible for fix in fixes) or not (yes or _asked()):
@@ -104,7 +105,7 @@ def _fix(report: Report, subject: Subject, root: SystemRoot, *, yes: bool) -> bo
 def _asked() -> bool:
     """A yes from a terminal; without one, what to add."""
     if not sys.stdin.isatty():
-        print_notes(["builddoctor: nothing was changed; `--fix --yes` does it"])
+        print_notes(["builddoctor: nothing was changed; `--fix --yes` applies the fixes"])
         return False
     print("do it? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
     return sys.stdin.readline().strip().lower() in ("y", "yes")

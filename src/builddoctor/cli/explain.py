@@ -1,32 +1,58 @@
-"""``builddoctor explain FILE|-``: why something failed, from its log, a kernel log, a traceback, or a trace."""
+"""``builddoctor explain FILE|-``: why something failed, from its log, a kernel log, a traceback, or a trace.
+
+A log is read as a stream of bytes, from a file or from stdin. gzip, bzip2 and xz (and zstandard where Python has it)
+are recognised by their first bytes and unpacked on the way.
+"""
 
 from __future__ import annotations
 
+import bz2
+import codecs
+import gzip
+import io
+import lzma
 import os
 import sys
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol, cast
 
 import msgspec
 import typer
 
-from builddoctor.cli.log_input import STDIN, LogInput
-from builddoctor.cli.output import json_text, page_width, print_data, print_notes
-from builddoctor.cli.trace import find_trace, judge_now, print_lines
-from builddoctor.diagnose.explaining import Explained, Explainer
-from builddoctor.errors import TextError, TraceError
-from builddoctor.model.verdict import Fix, Verdict
-from builddoctor.render.verdict import explain_page
+from builddoctor.cli.output import json_text, page_width, print_data, print_notes, print_page
+from builddoctor.cli.trace import find_trace, judge_now
+from builddoctor.core.errors import TextError, TraceError
+from builddoctor.core.units import MIB, escaped, shell_word
+from builddoctor.core.verdict import Diagnosis, Fix
+from builddoctor.diagnose.from_log import Explained, Explainer
 from builddoctor.trace.analysis import read_build
-from builddoctor.units import MIB, escaped
+from builddoctor.ui.verdict import explain_page
 
 PATIENCE_S = 2.0
 """of silence on a terminal, while a long log is read"""
 
 TRACE_BEGINS = (b'{"t":"header"', b'{"t": "header"')
+
+
+CHUNK = 1 << 20
+LOOKED_AT = 64 * 1024
+"""bytes that decide whether it is a text"""
+BINARY_SHARE = 0.1
+"""of those, that no text has"""
+STDIN = "-"
+_TEXT_BYTES = frozenset((*range(0x20, 0x100), *b"\t\n\r\x0b\x0c\b\x1b\a"))
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_UNPACKERS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", _ZSTD: "zstd"}
+_ARCHIVES = {
+    b"PK\x03\x04": ("a zip archive", "unzip -p"),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x -so"),
+    b"LPKSHHRH": ("systemd's journal", "journalctl --no-pager --file"),
+}
 
 
 class ExplainedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +82,13 @@ def explain(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what failed and why, from any text: verdict, evidence, and ways out, cheapest first."""
+    """Explain what failed and why, from any text: verdict, evidence, and fixes, cheapest first."""
     told = _trace(file) or _text(file)
     if json:
         print_data(json_text(_shown(file, told), pretty=True))
     else:
         name = "stdin" if file == STDIN else escaped(file)
-        print_lines(explain_page(name, told.verdict, lines=told.lines, width=page_width()))
+        print_page(explain_page(name, told.diagnosis, lines=told.lines, width=page_width()))
 
 
 def _trace(file: str) -> Explained | None:
@@ -70,13 +96,13 @@ def _trace(file: str) -> Explained | None:
     if file == STDIN or Path(file).exists() or os.sep in file:
         return None
     try:
-        return Explained(verdict=_judged(find_trace(file)), lines=0)
+        return Explained(diagnosis=_judged(find_trace(file)), lines=0)
     except TraceError:
         # Neither: what is said is about the file.
         return None
 
 
-def _judged(path: Path) -> Verdict:
+def _judged(path: Path) -> Diagnosis:
     return judge_now(read_build(path), path)
 
 
@@ -87,7 +113,7 @@ def _text(file: str) -> Explained:
                 raise TextError(
                     "stdin is a trace of builddoctor, and no log", hint="builddoctor explain FILE   takes one"
                 )
-            return Explained(verdict=_judged(Path(file)), lines=0)
+            return Explained(diagnosis=_judged(Path(file)), lines=0)
         explainer = Explainer()
         for chunk in _with_progress(log, file):
             explainer.feed(chunk)
@@ -111,7 +137,7 @@ def _with_progress(chunks: Iterable[bytes], file: str) -> Iterator[bytes]:
 
 
 def _shown(file: str, told: Explained) -> ExplainedFile:
-    verdict = told.verdict
+    verdict = told.diagnosis
     return ExplainedFile(
         verdict=verdict.verdict,
         confidence=verdict.confidence,
@@ -123,3 +149,116 @@ def _shown(file: str, told: Explained) -> ExplainedFile:
         lines=told.lines,
         file=file,
     )
+
+
+class Readable(Protocol):
+    """What gives what there is, and does not wait for more."""
+
+    def read1(self, size: int, /) -> bytes: ...
+
+
+class LogInput:
+    """``first``: its first bytes, unpacked; iterate to get all of them. ``cut_off``: it ended within a packed block."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.cut_off = False
+        self._raw = self._open()
+        try:
+            self._begin(self._raw)
+        except TextError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Lets go of the file; stdin stays open."""
+        self._raw.close()
+
+    def _begin(self, raw: io.BufferedReader) -> None:
+        try:
+            start = raw.peek(LOOKED_AT)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        self._refuse_archives(start)
+        packed = next((kind for mark, kind in _UNPACKERS.items() if start.startswith(mark)), "")
+        self._stream: Readable = self._unpacked(packed, raw) if packed else raw
+        self._first = self._read(LOOKED_AT)
+        self.first = self._first
+        self._refuse_binary()
+
+    def __iter__(self) -> Iterator[bytes]:
+        data = self._first
+        while data:
+            yield data
+            data = self._read(CHUNK)
+
+    def _open(self) -> io.BufferedReader:
+        if self.name == STDIN:
+            return io.BufferedReader(cast(io.RawIOBase, _Plain(sys.stdin.fileno())), LOOKED_AT)
+        path = Path(self.name)
+        try:
+            if path.is_dir():
+                raise TextError(
+                    f"{self.name} is a folder, and a log is a file",
+                    hint=f"builddoctor doctor {shell_word(self.name)}   looks at a project",
+                )
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except (OSError, ValueError) as error:
+            raise self._unreadable(error) from error
+        return io.BufferedReader(cast(io.RawIOBase, _Plain(descriptor)), LOOKED_AT)
+
+    def _unreadable(self, error: Exception) -> TextError:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return TextError(
+            f"cannot read {self.name}: {why}", hint="builddoctor explain FILE, or `BUILD 2>&1 | builddoctor explain -`"
+        )
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._stream.read1(size)
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile):
+            # What was unpacked before is all there is.
+            self.cut_off = True
+            return b""
+        except OSError as error:
+            if error.errno is None:
+                self.cut_off = True
+                return b""
+            raise self._unreadable(error) from error
+
+    def _unpacked(self, kind: str, raw: io.BufferedReader) -> Readable:
+        if kind == "gzip":
+            return gzip.GzipFile(fileobj=raw)
+        if kind == "bzip2":
+            return bz2.BZ2File(raw)
+        if kind == "xz":
+            return lzma.LZMAFile(raw)
+        try:
+            return cast(Readable, import_module("compression.zstd").ZstdFile(raw))
+        except ImportError:
+            raise TextError(f"{self.name} is packed with zstandard", hint=self._pipe("zstd -dc")) from None
+
+    def _refuse_archives(self, start: bytes) -> None:
+        for mark, (what, program) in _ARCHIVES.items():
+            if start.startswith(mark):
+                raise TextError(f"{self.name} is {what}, and no log itself", hint=self._pipe(program))
+
+    def _refuse_binary(self) -> None:
+        sample = self.first
+        if not sample or sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return
+        # A file that was being written when a machine died has zeroes at its end: those alone are no reason.
+        seen = sample.rstrip(b"\0")
+        odd = sum(byte not in _TEXT_BYTES for byte in seen)
+        if not seen or odd > BINARY_SHARE * len(seen):
+            raise TextError(f"{self.name} is binary, and no text", hint=self._pipe("strings"))
+
+    def _pipe(self, program: str) -> str:
+        return f"{program} {'FILE' if self.name == STDIN else shell_word(self.name)} | builddoctor explain -"
+
+
+class _Plain(io.FileIO):
+    """A descriptor of ours alone; a pipe gives the bytes that it has."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "rb", closefd=descriptor != 0)

@@ -6,16 +6,15 @@ import os
 import shlex
 from typing import Annotated
 
-import msgspec
 import typer
 
-from builddoctor.cli.output import print_data, print_notes
-from builddoctor.errors import FolderNotWritableError
+from builddoctor.cli.output import json_text, names_are_whole, page_width, print_answer, print_data, print_notes
+from builddoctor.core.errors import FolderNotWritableError
 from builddoctor.history.store import History
-from builddoctor.render.history import past_rows, project_rows
-from builddoctor.supervise.folders import history_file
+from builddoctor.runtime.folders import history_file
+from builddoctor.ui.recipe_page import past_rows, project_rows
 
-app = typer.Typer(no_args_is_help=True, help="What earlier builds took.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, help="The memory and time that earlier builds took.", rich_markup_mode=None)
 
 Project = Annotated[str, typer.Option("--project", metavar="NAME", help="One project, by its name in the list.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -23,24 +22,24 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("show")
 def show(project: Project = "", json: JsonOption = False) -> None:
-    """The projects that were built before; with --project its units, the largest first."""
+    """Show the projects that were built before; with --project, its units, the largest first."""
     history = _open()
     if history is None:
         print_data("[]" if json else "no history yet")
         return
     if project:
         units = history.units(project)
-        print_data(msgspec.json.encode(units).decode() if json else "\n".join(past_rows(units)))
+        print_answer(units, lambda: past_rows(units, width=page_width(), whole=names_are_whole()), json=json)
     else:
         rows = history.projects()
-        told = project_rows([(row.project, row.units, row.updated_at) for row in rows])
-        print_data(msgspec.json.encode(rows).decode() if json else "\n".join(told))
+        told = [(row.project, row.units, row.updated_at) for row in rows]
+        print_answer(rows, lambda: project_rows(told), json=json)
     _tell(history)
 
 
 @app.command("clear")
 def clear(project: Project = "", json: JsonOption = False) -> None:
-    """Forget all earlier builds, or those of one project. Later builds start without what they taught."""
+    """Delete the history of all builds, or of one project. Later builds start without its figures."""
     history = _open()
     gone: int | None = 0
     if history is not None:
@@ -56,7 +55,7 @@ def clear(project: Project = "", json: JsonOption = False) -> None:
         raise FolderNotWritableError(
             f"the history {path} is not cleared", hint=f"`rm {shlex.quote(str(path))}` does it where you may"
         )
-    print_data(msgspec.json.encode({"units": gone}).decode() if json else f"{gone} units forgotten")
+    print_data(json_text({"units": gone}) if json else f"{gone} units forgotten")
 
 
 def _open() -> History | None:

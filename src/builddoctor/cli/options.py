@@ -1,20 +1,21 @@
-"""Options that ``build`` and ``run`` share, and their way into a RunRequest."""
+"""Options that several commands share, and their way into a RunRequest."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from builddoctor.errors import FolderNotWritableError, UsageError
-from builddoctor.intercept.object_caches import Mode, chosen
-from builddoctor.model.request import RunRequest
-from builddoctor.projects.archs import Arch, arch_environment
+from builddoctor.core.errors import FolderNotWritableError, UsageError
+from builddoctor.core.request import RunRequest
+from builddoctor.core.units import parse_size_mib
+from builddoctor.gates.environment import Mode, chosen_cache
+from builddoctor.projects.archs import Arch, arch_environment, parse_archs, visible_archs, wants_native
 from builddoctor.recipes.shelf import Shelved, find_recipe
-from builddoctor.supervise.recipe_choice import NO_RECIPE
-from builddoctor.units import parse_size_mib
+from builddoctor.runtime.recipe_use import NO_RECIPE
 
 Archs = Annotated[
     str,
@@ -24,7 +25,7 @@ Archs = Annotated[
 ]
 Memory = Annotated[
     str,
-    typer.Option("--memory", metavar="SIZE", help="A memory limit of your own, e.g. 24GiB; the lowest counts."),
+    typer.Option("--memory", metavar="SIZE", help="An additional memory limit, e.g. 24GiB; the lowest limit counts."),
 ]
 Cores = Annotated[
     int,
@@ -32,7 +33,7 @@ Cores = Annotated[
         "--cores",
         metavar="N",
         show_default=False,
-        help="Compiler phases that may run at once.  [default: usable cores, and one more for each eight]",
+        help="Compiler phases that may run at the same time.  [default: usable cores, and one more for each eight]",
     ),
 ]
 ToolkitOption = Annotated[
@@ -43,19 +44,23 @@ SummaryFile = Annotated[
     str, typer.Option("--summary", metavar="FILE", help="Write the summary to this file, one JSON object.")
 ]
 IgnoreCaps = Annotated[
-    bool, typer.Option("--ignore-caps", help="Do not take MAX_JOBS and its kin as upper bounds; memory alone decides.")
+    bool,
+    typer.Option(
+        "--ignore-caps", help="Do not treat MAX_JOBS and similar variables as upper bounds; memory alone decides."
+    ),
 ]
 
 AutoRemedy = Annotated[
     bool,
     typer.Option(
-        "--auto-remedy", help="Where a compiler does not fit alone, apply what leaves the binary as it is, and say so."
+        "--auto-remedy",
+        help="If a compiler does not fit alone, apply the fixes that leave the binary unchanged, and report them.",
     ),
 ]
 
 NoDoctor = Annotated[
     bool,
-    typer.Option("--no-doctor", help="Do not examine host, toolchain and source first, and start whatever is found."),
+    typer.Option("--no-doctor", help="Skip the checks of host, toolchain and source before the build."),
 ]
 
 RecipeOption = Annotated[
@@ -64,7 +69,7 @@ RecipeOption = Annotated[
         "--recipe",
         metavar="NAME|FILE|none",
         show_default=False,
-        help="Figures measured before, to plan by. They change no limit and set no variable.",
+        help="Figures of earlier builds to plan with. They change no limit and set no variable.",
     ),
 ]
 
@@ -109,7 +114,7 @@ def make_request(
     """
     if cores < 0:
         raise UsageError(f"--cores {cores}: there is no such number of cores", hint="leave it out to use all cores")
-    chosen(cache, os.environ)
+    chosen_cache(cache, os.environ)
     if summary:
         _check_writable(Path(summary))
     return RunRequest(
@@ -151,3 +156,10 @@ def _check_writable(path: Path) -> None:
         raise FolderNotWritableError(
             f"cannot write the summary {path}: {error.strerror}", hint="name a file in a folder that you may write"
         ) from error
+
+
+def archs_of(text: str, env: Mapping[str, str]) -> tuple[Arch, ...]:
+    """None for an empty text. Raises UsageError."""
+    if not text:
+        return ()
+    return parse_archs(text, native=visible_archs(env) if wants_native(text) else ())

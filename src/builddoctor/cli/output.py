@@ -1,4 +1,4 @@
-"""Printing for all commands: data to stdout, everything else to stderr."""
+"""What all commands do with their results: data to stdout, everything else to stderr, files whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Console
-from rich.text import Text
 
-from builddoctor.errors import BuildDoctorError
-from builddoctor.render.signs import UNICODE, signs_for
-from builddoctor.units import escaped, printable_tree
+from builddoctor.core.errors import BuildDoctorError, FolderNotWritableError
+from builddoctor.core.units import escaped, printable_tree
+from builddoctor.ui.layout import ASCII, UNICODE, Signs, signs_for
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 LEAST_CELLS, USUAL_CELLS, MOST_CELLS = 40, 100, 400
 
@@ -51,15 +54,45 @@ def print_data(text: str) -> None:
 
 
 def print_page(lines: Iterable[Text]) -> None:
-    """Lines with styles, on stdout: colour on a terminal only, and none with NO_COLOR; no line is broken anew."""
+    """Lines with styles, on stdout, with the signs that it can show. No line is broken anew.
+
+    Colour on a terminal only, and none with NO_COLOR.
+    """
+    # Only here: a command that prints no page does not wait for it.
+    from rich.console import Console
+
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=True)
     encoding = sys.stdout.encoding or "utf-8"
+    signs = page_signs()
     for line in lines:
+        if not signs.unicode and not line.plain.isascii():
+            # One cell for one cell, as far as that goes: columns stay where they are.
+            plain = line.plain.replace("…", "~").replace("→", ">")
+            line.plain = signs.words(plain) if console.is_terminal else signs.ours(plain)
         if not console.is_terminal or console.no_color:
             print_data(line.plain)
         else:
             line.plain = line.plain.encode(encoding, "replace").decode(encoding)
             console.print(line)
+
+
+def print_answer(value: object, page: Callable[[], Iterable[Text]], *, json: bool, pretty: bool = False) -> None:
+    """What a command was asked: as JSON, or as its page. ``pretty``: JSON of more than one line."""
+    if json:
+        print_data(json_text(value, pretty=pretty))
+    else:
+        print_page(page())
+
+
+def page_signs() -> Signs:
+    """What stdout can show; into a file or a pipe, whatever its encoding can say."""
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    return signs_for(os.environ) if unicode else ASCII
+
+
+def names_are_whole() -> bool:
+    """Names in tables are not cut: no terminal shows them, and no COLUMNS asks for it."""
+    return not sys.stdout.isatty() and not os.environ.get("COLUMNS")
 
 
 def page_width() -> int:
@@ -82,3 +115,57 @@ def json_text(value: object, *, pretty: bool = False) -> str:
 def _json_escape(match: re.Match[str]) -> str:
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def write_file(
+    target: Path, content: bytes, *, example: str = "page.html", executable: bool = False, make_folder: bool = False
+) -> None:
+    """All of it or nothing. Raises FolderNotWritableError, whose hint names ``example``."""
+    with replacing(
+        target, hint=f"name a file in a folder that you may write: `-o {example}`", make_folder=make_folder
+    ) as new:
+        new.write_bytes(content)
+        if executable and new.is_file():
+            new.chmod(new.stat().st_mode | 0o111)
+
+
+@contextlib.contextmanager
+def replacing(
+    target: Path,
+    *,
+    hint: str = "name a file in a folder that you may write, with room in it",
+    make_folder: bool = False,
+) -> Iterator[Path]:
+    """A new file that takes the target's place, and its mode, when it is whole. Raises FolderNotWritableError."""
+    # Only here: most commands write no file.
+    import tempfile
+
+    new: Path | None = None
+    try:
+        if make_folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        # A link stays a link.
+        target = target.resolve() if target.is_symlink() else target
+        if target.exists() and not target.is_file() and not target.is_dir():
+            # Nothing can take the place of a device or a pipe.
+            yield target
+            return
+        mode = target.stat().st_mode & 0o777 if target.is_file() else 0o666 & ~_umask()
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
+        new = Path(name)
+        os.fchmod(descriptor, mode)
+        os.close(descriptor)
+        yield new
+        new.replace(target)
+    except OSError as error:
+        raise FolderNotWritableError(f"cannot write {target}: {error.strerror or error}", hint=hint) from error
+    finally:
+        if new is not None:
+            with contextlib.suppress(OSError):
+                new.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -9,18 +9,17 @@ from typing import Annotated
 import typer
 
 from builddoctor.cli import options
-from builddoctor.cli.archs import archs_of
-from builddoctor.cli.output import json_text, page_width, print_data, print_notes, print_page
-from builddoctor.cli.view import write_file
-from builddoctor.doctor.subject import current_folder
-from builddoctor.errors import UsageError
-from builddoctor.model.plan import Plan
-from builddoctor.plans.choosing import choose_for_plan, choose_host
+from builddoctor.cli.options import archs_of
+from builddoctor.cli.output import json_text, page_signs, page_width, print_answer, print_notes, write_file
+from builddoctor.core.errors import UsageError
+from builddoctor.core.plan import Plan
+from builddoctor.core.units import escaped, parse_size_mib
+from builddoctor.doctor.examine import current_folder
+from builddoctor.plans.inputs import choose_for_plan, choose_host
 from builddoctor.plans.planner import make_plan
-from builddoctor.render.plan import plan_page
-from builddoctor.render.signs import UNICODE, signs_for
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.units import escaped, parse_size_mib
+from builddoctor.system.root import SystemRoot
+from builddoctor.ui.layout import UNICODE
+from builddoctor.ui.plan_page import plan_page
 
 FILE_WIDTH = 100
 
@@ -37,7 +36,7 @@ PlanCores = Annotated[
     int, typer.Option("--cores", metavar="N", show_default=False, help="Cores of a container.  [default: all]")
 ]
 PlanMemory = Annotated[
-    str, typer.Option("--memory", metavar="SIZE", show_default=False, help="Its memory limit, e.g. 24GiB.")
+    str, typer.Option("--memory", metavar="SIZE", show_default=False, help="Memory limit of a container, e.g. 24GiB.")
 ]
 
 
@@ -61,7 +60,7 @@ def plan(
         str, typer.Option("-o", "--output", metavar="FILE", show_default=False, help="Write it to this file.")
     ] = "",
 ) -> None:
-    """What a build would take: time, peak memory, stages, and what more memory or cores would buy. Starts nothing."""
+    """Predict a build: time, peak memory, stages, and the effect of more memory or cores. Starts nothing."""
     if not what.strip():
         raise UsageError("the name of the project is empty", hint="builddoctor plan .")
     if cores < 0:
@@ -89,7 +88,5 @@ def _show(made: Plan, trust: str, *, json: bool, output: str) -> None:
         text = json_text(made, pretty=True) if json else "\n".join(line.plain.rstrip() for line in page)
         write_file(Path(output), (text + "\n").encode("utf-8", "backslashreplace"))
         print_notes([f"builddoctor: wrote {escaped(output)}"])
-    elif json:
-        print_data(json_text(made))
     else:
-        print_page(plan_page(made, width=page_width(), signs=signs_for(os.environ), trust=trust))
+        print_answer(made, lambda: plan_page(made, width=page_width(), signs=page_signs(), trust=trust), json=json)

@@ -4,35 +4,51 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from builddoctor.cli.output import json_text, page_width, print_data, print_notes
-from builddoctor.cli.recipe_files import merge_into, put, rows_of, updated_file
+from builddoctor.cli.output import (
+    json_text,
+    names_are_whole,
+    page_width,
+    print_answer,
+    print_data,
+    print_notes,
+    print_page,
+    write_file,
+)
 from builddoctor.cli.trace import find_trace
-from builddoctor.errors import RecipeError
-from builddoctor.model.recipe import Recipe
-from builddoctor.recipes.comparing import differences, fingerprint_words
+from builddoctor.core.errors import FolderNotWritableError, RecipeError
+from builddoctor.core.recipe import Recipe
+from builddoctor.core.units import printable
 from builddoctor.recipes.from_trace import recipe_from_traces
-from builddoctor.recipes.merging import merge as merged
+from builddoctor.recipes.measured_phases import word
+from builddoctor.recipes.merge import merge as merged
+from builddoctor.recipes.merge import renew
+from builddoctor.recipes.recipe_diff import differences, fingerprint_words
+from builddoctor.recipes.recipe_text import dump, updated
 from builddoctor.recipes.shelf import Shelved, find_recipe, listed, shelved
-from builddoctor.recipes.writing import dump
-from builddoctor.render.recipe_pages import Totals, difference_page, list_rows, recipe_page, size_words, totals
+from builddoctor.trace.analysis import peek
+from builddoctor.ui.recipe_page import RecipeRow, Totals, difference_page, list_rows, recipe_page, size_words, totals
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Recipes: what a build takes, measured once, for other machines and containers.",
+    help="Recipes: the memory and time that builds take, measured once, for other machines and containers.",
     rich_markup_mode=None,
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 OutputOption = Annotated[
-    str, typer.Option("-o", "--output", metavar="FILE", help="Write it there. One that is there is brought up to date.")
+    str,
+    typer.Option(
+        "-o", "--output", metavar="FILE", help="Write the recipe to this file; an existing recipe is updated."
+    ),
 ]
-RECIPE_HELP = "A name as `recipe list` shows it, a file, https://….toml, or oci:FOLDER//NAME.toml."
+RECIPE_HELP = "A name as `recipe list` shows it, a file, or https://….toml."
 RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPE_HELP)]
 
 
@@ -72,18 +88,19 @@ class MadeRecipe(msgspec.Struct, frozen=True, kw_only=True):
 @app.command("list")
 def list_recipes(
     folder: Annotated[
-        str, typer.Argument(metavar="[FOLDER]", help="Only those in this folder, file, https://….toml or oci:FOLDER.")
+        str, typer.Argument(metavar="[FOLDER]", help="Only the recipes in this folder, file or https://….toml.")
     ] = "",
     json: JsonOption = False,
 ) -> None:
-    """The recipes there are: of BUILDDOCTOR_RECIPES, your own, and those that come with builddoctor."""
-    rows = rows_of(listed(folder, os.environ, Path.cwd()) if folder else shelved(os.environ))
-    print_data(json_text(rows) if json else "\n".join(list_rows(rows, width=page_width())))
+    """List the recipes: from BUILDDOCTOR_RECIPES, your own, and those shipped with builddoctor."""
+    found = listed(folder, os.environ, Path.cwd()) if folder else shelved(os.environ)
+    rows = [_row(each) for each in found]
+    print_answer(rows, lambda: list_rows(rows, width=page_width(), whole=names_are_whole()), json=json)
 
 
 @app.command("show")
 def show(recipe: RecipeArgument, json: JsonOption = False) -> None:
-    """One page of a recipe: of what, from where, what can go wrong, the heaviest units."""
+    """Show one page about a recipe: project, origin, hazards, and the heaviest units."""
     found = _found(recipe)
     if json:
         print_data(
@@ -99,7 +116,7 @@ def show(recipe: RecipeArgument, json: JsonOption = False) -> None:
             )
         )
     else:
-        print_data("\n".join(recipe_page(_recipe(found), name=found.name, origin=found.origin, width=page_width())))
+        print_page(recipe_page(_recipe(found), name=found.name, origin=found.origin, width=page_width()))
 
 
 @app.command("from-trace")
@@ -110,11 +127,11 @@ def from_trace(
     ],
     output: OutputOption = "",
     name: Annotated[
-        str, typer.Option("--name", metavar="PROJECT", help="What the project is called.  [default: as the traces say]")
+        str, typer.Option("--name", metavar="PROJECT", help="The project's name.  [default: the name in the traces]")
     ] = "",
     json: JsonOption = False,
 ) -> None:
-    """A recipe of a build that ran under builddoctor. Several traces of one project become one recipe.
+    """Make a recipe from the traces of builds. Several traces of one project become one recipe.
 
     For a build that was resumed, give the traces of both runs.
     """
@@ -123,7 +140,7 @@ def from_trace(
     old = find_recipe(str(target.absolute()), os.environ, Path.cwd()).recipe if target and target.is_file() else None
     notes: list[str] = []
     if old is not None:
-        paths, known = updated_file(paths, old)
+        paths, known = _new_traces(paths, old)
         notes += known
         if not paths:
             _say_all(notes)
@@ -134,12 +151,13 @@ def from_trace(
     notes += [f"left out: {words}" for words in made.left_out]
     notes += [f"differs: {words}; the first's is kept" for words in made.differs]
     if old is not None:
-        recipe, words = merge_into(old, recipe)
-        notes += words
+        renewed = renew(old, recipe)
+        recipe = renewed.recipe
+        notes += renewed.words
     if not made.complete:
-        notes.append("the recipe is partial: give the trace of the build that went on from there too")
+        notes.append("the recipe is incomplete: also give the trace of the build that continued from there")
     if target is not None:
-        put(target, recipe, there=old is not None)
+        _put(target, recipe, there=old is not None)
     _say_all(notes)
     if target is not None:
         _say(f"wrote {output}: {_in_words(recipe)}; next: {_next(output)}")
@@ -157,7 +175,7 @@ def check(
     files: Annotated[list[str], typer.Argument(metavar="FILE…", help=RECIPE_HELP)],
     json: JsonOption = False,
 ) -> int:
-    """Say whether recipes are what they should be; the exit code is 89 when one is not."""
+    """Check that recipes are valid; the exit code is 89 if one is not."""
     checked = [_checked(file) for file in files]
     if json:
         print_data(json_text(checked))
@@ -176,20 +194,26 @@ def diff(
     after: Annotated[str, typer.Argument(metavar="B", help="Likewise.")],
     json: JsonOption = False,
 ) -> None:
-    """Two recipes: units that are new, gone, larger or smaller by more than runs differ, tools and hazards."""
+    """Compare two recipes: new, removed and changed units, tools, hazards. What differs between runs is left out."""
     told = differences(_recipe(_found(before)), _recipe(_found(after)))
-    print_data(json_text(told) if json else "\n".join(difference_page(told, width=page_width())))
+    print_answer(told, lambda: difference_page(told, width=page_width()), json=json)
 
 
 @app.command("merge")
 def merge(
     recipes: Annotated[list[str], typer.Argument(metavar="RECIPE…", help=RECIPE_HELP)],
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE", help="Write it there; comments in a file there are kept.")
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write the recipe to this file; comments in an existing file are kept.",
+        ),
     ] = "",
     json: JsonOption = False,
 ) -> None:
-    """Recipes of one project as one: figures weighted by how often each was measured."""
+    """Merge recipes of one project into one; figures are weighted by their number of runs."""
     found = [_found(each) for each in recipes]
     recipe = merged([_recipe(each) for each in found])
     notes = []
@@ -200,7 +224,7 @@ def merge(
             notes.append(f"{other.name} has builds that {found[0].name} has: {', '.join(sorted(twice))} count twice")
     target = Path(output) if output else None
     if target is not None:
-        put(target, recipe, there=target.is_file())
+        _put(target, recipe, there=target.is_file())
         notes.append(f"wrote {output}: {_in_words(recipe)}; next: {_next(output)}")
     _say_all(notes)
     if json:
@@ -252,3 +276,50 @@ def _say(text: str) -> None:
 def _say_all(notes: list[str]) -> None:
     for note in notes:
         _say(note)
+
+
+def _row(each: Shelved) -> RecipeRow:
+    path = printable(str(each.path or ""))
+    recipe = each.recipe
+    if recipe is None:
+        return RecipeRow(name=each.name, origin=each.origin, path=path, problem=each.problem)
+    counted = totals(recipe)
+    return RecipeRow(
+        name=each.name,
+        origin=each.origin,
+        path=path,
+        project=recipe.project.name,
+        version=recipe.project.version,
+        archs=recipe.fingerprint.archs,
+        host_arch=recipe.fingerprint.host_arch,
+        provenance=recipe.origin.provenance,
+        runs=recipe.origin.runs,
+        units=counted.units,
+        phases=counted.phases,
+        largest_mib=counted.largest_mib,
+        cpu_s=counted.cpu_s,
+    )
+
+
+def _new_traces(traces: Sequence[Path], old: Recipe) -> tuple[list[Path], list[str]]:
+    """The traces that the recipe does not hold yet; words about the others. Raises TraceError."""
+    new: list[Path] = []
+    words: list[str] = []
+    for path in traces:
+        trace_id = word(peek(path).header.trace_id)
+        if trace_id and trace_id in old.origin.traces:
+            words.append(f"{printable(path.name)} is in the recipe already")
+        else:
+            new.append(path)
+    return new, words
+
+
+def _put(target: Path, recipe: Recipe, *, there: bool) -> None:
+    """Write a recipe, whole or not at all. ``there``: over one whose comments stay. Raises FolderNotWritableError."""
+    try:
+        text = updated(target.read_text(encoding="utf-8"), recipe) if there else dump(recipe)
+    except (OSError, UnicodeDecodeError) as error:
+        raise FolderNotWritableError(
+            f"cannot read {printable(str(target))}", hint="name another file: `-o recipe.toml`"
+        ) from error
+    write_file(target, text.encode(), example="recipe.toml")

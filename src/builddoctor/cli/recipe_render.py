@@ -11,42 +11,46 @@ import typer
 
 import builddoctor
 from builddoctor.cli import options
-from builddoctor.cli.archs import archs_of
-from builddoctor.cli.output import print_data, print_notes
-from builddoctor.errors import FolderNotWritableError, NoBuildSystemError, UsageError
-from builddoctor.intercept.knobs import JOB_KNOBS, THREAD_KNOBS
-from builddoctor.model.known_project import KnownProject
-from builddoctor.model.plan import Plan
-from builddoctor.model.recipe import Recipe
-from builddoctor.plans.choosing import ForPlan, choose_for_plan, choose_host
+from builddoctor.cli.options import archs_of
+from builddoctor.cli.output import print_data, print_notes, write_file
+from builddoctor.core.errors import NoBuildSystemError, UsageError
+from builddoctor.core.plan import Plan
+from builddoctor.core.project import KnownProject
+from builddoctor.core.recipe import Recipe
+from builddoctor.core.units import parse_size_mib, printable, shell_word
+from builddoctor.gates.knobs import JOB_KNOBS, THREAD_KNOBS
+from builddoctor.plans.inputs import ChosenRecipe, choose_for_plan, choose_host
 from builddoctor.plans.planner import make_plan
 from builddoctor.projects.archs import parse_archs
-from builddoctor.projects.known import find_known, recognise
-from builddoctor.projects.portable import portable_build
-from builddoctor.recipes.allowed import allowed
+from builddoctor.projects.build_plan import BuildKind, portable_build
+from builddoctor.projects.catalogue import find_known, recognise
+from builddoctor.recipes.allowed_variables import allowed
 from builddoctor.recipes.shelf import SHIPPED
-from builddoctor.render.recipes import conda, dockerfile, env, github_actions, sh, slurm
-from builddoctor.render.recipes.how import RenderWith, Variable
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.units import parse_size_mib, printable, shell_word
+from builddoctor.system.root import SystemRoot
+from builddoctor.ui.scripts.dockerfile import render_dockerfile
+from builddoctor.ui.scripts.github_actions import render_workflow
+from builddoctor.ui.scripts.render_request import RenderWith, Variable
+from builddoctor.ui.scripts.shell_files import render_conda, render_env, render_script, render_slurm
 
 TARGETS: dict[str, Callable[[Recipe, Plan, RenderWith], str]] = {
-    "sh": sh.render,
-    "dockerfile": dockerfile.render,
-    "env": env.render,
-    "slurm": slurm.render,
-    "github-actions": github_actions.render,
-    "conda": conda.render,
+    "sh": render_script,
+    "dockerfile": render_dockerfile,
+    "env": render_env,
+    "slurm": render_slurm,
+    "github-actions": render_workflow,
+    "conda": render_conda,
 }
 _SCRIPTS = ("sh", "slurm", "conda")
 
 
 def render(
-    recipe: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A recipe, or a project that there is one of.")],
+    recipe: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A recipe, or a project that has one.")],
     to: Annotated[str, typer.Option("--to", metavar="KIND", help=" | ".join(TARGETS))] = "sh",
     on: Annotated[
         str,
-        typer.Option("--on", metavar="MACHINE", help="A machine of `machine list`, or a file; without it, this one."),
+        typer.Option(
+            "--on", metavar="MACHINE", help="A machine of `machine list`, or a file.  [default: this machine]"
+        ),
     ] = "",
     cores: options.Cores = 0,
     memory: Annotated[
@@ -55,21 +59,21 @@ def render(
     arch: options.Archs = "",
     by_arch: Annotated[bool, typer.Option("--by-arch", help="Stages for each architecture.")] = False,
     with_builddoctor: Annotated[
-        bool, typer.Option("--with-builddoctor", help="Build under builddoctor there, instead of in stages.")
+        bool, typer.Option("--with-builddoctor", help="Write a build under builddoctor instead of one in stages.")
     ] = False,
     source: Annotated[
         str, typer.Option("--source", metavar="FOLDER|URL", help="The sources: a folder, or a git repository to clone.")
     ] = "",
-    tag: Annotated[str, typer.Option("--tag", metavar="TAG", help="What to check out of that repository.")] = "",
+    tag: Annotated[str, typer.Option("--tag", metavar="TAG", help="The tag to check out of that repository.")] = "",
     image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Container image with nvcc.")] = "",
     output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Write it to this file.")] = "",
 ) -> None:
-    """Write a build as a script, a Dockerfile and so on: in stages that fit into a machine's memory.
+    """Write a build as a script, a Dockerfile or the like, in stages that fit into a machine's memory.
 
-    It needs no builddoctor there. Every number says where it comes from.
+    What is written needs no builddoctor. Every number in it names its source.
     """
     if to not in TARGETS:
-        raise UsageError(f"nothing is rendered to {to!r}", hint=f"--to {' | '.join(TARGETS)}")
+        raise UsageError(f"unknown target {to!r}", hint=f"--to {' | '.join(TARGETS)}")
     wanted = tuple(each.sm for each in archs_of(arch, os.environ))
     host = choose_host(
         SystemRoot(), os.environ, on=on, cores=cores, memory_mib=parse_size_mib(memory) if memory else 0.0
@@ -89,11 +93,11 @@ def render(
     if not output or output == "-":
         print_data(text.removesuffix("\n"))
         return
-    _write(Path(output), text, executable=to in _SCRIPTS)
+    write_file(Path(output), text.encode(), example="build.sh", executable=to in _SCRIPTS)
     print_notes([f"written {printable(output)}{_next(to, output)}"])
 
 
-def _how(chosen: ForPlan, plan: Plan, *, source: str, tag: str, image: str, with_builddoctor: bool) -> RenderWith:
+def _how(chosen: ChosenRecipe, plan: Plan, *, source: str, tag: str, image: str, with_builddoctor: bool) -> RenderWith:
     """The project's part of it."""
     from_git = "://" in source or source.startswith("git@")
     if tag and not from_git:
@@ -102,7 +106,7 @@ def _how(chosen: ForPlan, plan: Plan, *, source: str, tag: str, image: str, with
     known = (recognise(folder) if folder is not None else None) or find_known(plan.project)
     archs = parse_archs(",".join(plan.archs))
     build = portable_build(known, folder, archs)
-    if build.kind == "make" and not with_builddoctor:
+    if build.kind is BuildKind.MAKE and not with_builddoctor:
         raise NoBuildSystemError(
             f"{source or '.'} is built by make, and stages are runs of Ninja", hint="--with-builddoctor builds it gated"
         )
@@ -174,14 +178,3 @@ def _next(to: str, output: str) -> str:
         "env": f"; `docker run --env-file {shown}`",
         "slurm": f"; `sbatch {shown} FOLDER`",
     }.get(to, "")
-
-
-def _write(path: Path, text: str, *, executable: bool) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-        if executable and path.is_file():
-            path.chmod(path.stat().st_mode | 0o111)
-    except OSError as error:
-        raise FolderNotWritableError(
-            f"cannot write {path}: {error.strerror}", hint="name a file in a folder that you may write to"
-        ) from error

@@ -1,19 +1,31 @@
-"""``builddoctor run -- COMMAND…``: supervise any build command."""
+"""``builddoctor run -- COMMAND…``: supervise any build command. ``build`` shares ``run_supervised``."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from builddoctor.cli import options
-from builddoctor.cli.archs import archs_of
-from builddoctor.cli.supervised import run_supervised
-from builddoctor.errors import UsageError
+from builddoctor.cli.options import archs_of
+from builddoctor.cli.output import print_error, print_notes
+from builddoctor.core.board import BoardState
+from builddoctor.core.errors import FolderNotWritableError, UsageError
+from builddoctor.core.events import BuildResult
+from builddoctor.core.request import RunRequest
+from builddoctor.core.units import printable
+from builddoctor.gates import environment
+from builddoctor.recipes.shelf import Shelved
+from builddoctor.runtime.build import Finished, supervise
+from builddoctor.runtime.sampler import Rules
+from builddoctor.system.root import Clock, SystemRoot, monotonic
 from builddoctor.trace.masking import mask_argv
-from builddoctor.units import printable
+from builddoctor.ui.progress import closing
+from builddoctor.ui.screen import BoardScreen, Listener, Screen, wants_board
 
 
 def run(
@@ -34,10 +46,10 @@ def run(
 ) -> int:
     """Supervise any build command: ninja, cmake --build, pip install, python setup.py …
 
-    The command runs as it is, in this folder; its exit code is passed through unchanged.
+    The command runs unchanged in this folder, and its exit code is passed through.
     """
     if not command or not command[0]:
-        raise UsageError("no command to run", hint="it goes after `--`: `builddoctor run -- ninja -C build`")
+        raise UsageError("no command to run", hint="write it after `--`: `builddoctor run -- ninja -C build`")
     named_recipe = options.named_recipe(recipe)
     request = options.make_request(
         tuple(command),
@@ -62,3 +74,72 @@ def run(
 
         request = staged_request(request, os.environ)
     return run_supervised(request, named_recipe=named_recipe)
+
+
+def run_supervised(
+    request: RunRequest,
+    *,
+    env: Mapping[str, str] = os.environ,
+    root: SystemRoot | None = None,
+    rules: Rules | None = None,
+    clock: Clock = monotonic,
+    ready: Callable[[], None] = lambda: None,
+    named_recipe: Shelved | None = None,
+) -> int:
+    """Run the build to its end; gives the exit code. ``root``, ``rules``, ``clock``: another system and thresholds.
+
+    ``ready`` is called when nothing is in the way of the build any more, before it is started.
+    ``named_recipe``: what ``request.recipe`` names.
+    """
+    if environment.is_supervised(env):
+        print_notes(["builddoctor: already inside a supervised build; its gates serve this command too"])
+        environment.become(request.command, {**env, **dict(request.extra_env)}, request.cwd)
+
+    def make_screen(state: Callable[[], BoardState], listener: Callable[[str], Listener], trace: Path) -> Screen:
+        kind = BoardScreen if wants_board(env) else Screen
+        return kind(state, listener, trace=trace, env=env)
+
+    outcome = supervise(
+        request,
+        env,
+        make_screen,
+        root=root,
+        clock=clock,
+        rules=rules,
+        ready=ready,
+        say=print_notes,
+        named_recipe=named_recipe,
+    )
+    if request.summary:
+        _write_summary(Path(request.summary), outcome)
+    _show(request, outcome)
+    return outcome.summary.exit_code
+
+
+def _show(request: RunRequest, outcome: Finished) -> None:
+    blamed = outcome.state.given_up.row if outcome.state.given_up is not None else None
+    blame, peak_mib = (blamed.name, blamed.peak_mib) if blamed is not None else ("", 0.0)
+    summary = outcome.summary
+    last = _last_words(summary.trace) if summary.result is BuildResult.FAILED else []
+    staged = bool(request.stages)
+    words = closing(summary, title=request.title, blame=blame, peak_mib=peak_mib, last=last, staged=staged)
+    print_notes([*words, *(f"  recipe  {line}" for line in outcome.beyond)])
+
+
+def _last_words(trace: str) -> list[str]:
+    try:
+        # Only here: with what it imports every build would start later.
+        from builddoctor.cli.trace import last_words
+
+        return last_words(trace)
+    except Exception as error:  # noqa: BLE001 - the build's own result is worth more: builddoctor may be another by now
+        print_notes([f"cannot say here why it failed ({error!r}): builddoctor trace show {trace}"])
+        return []
+
+
+def _write_summary(path: Path, outcome: Finished) -> None:
+    try:
+        path.write_bytes(msgspec.json.encode(outcome.summary) + b"\n")
+    except OSError as error:
+        # The build's own result is worth more than the exit code of this.
+        print_error(FolderNotWritableError(f"cannot write the summary {path}: {error.strerror}"))

@@ -1,7 +1,7 @@
 """``--strategy staged``: a plan for this machine, its stages written where ninja finds them, and builds that have none.
 
 Covers: the recipe, the plan, the files below the cache folder; refusing builds that do not use ninja, or that CMake has
-configured with another one. Does *not* cover: the program that runs stages (``render.staged``), or the build.
+configured with another one. Does *not* cover: the program that runs stages (``ui.staged``), or the build.
 
 The program always lies at the same place, since CMake keeps its path; without ``BUILDDOCTOR_STAGES`` it is plain ninja.
 The stages lie in folders named by their digest, so that builds side by side keep theirs.
@@ -18,25 +18,24 @@ from pathlib import Path
 import msgspec
 
 from builddoctor.cli.output import print_notes
-from builddoctor.errors import FolderNotWritableError, RecipeError, UsageError
-from builddoctor.intercept import nested
-from builddoctor.intercept.fronts import MAKE_NAMES
-from builddoctor.intercept.gate_files import replace_text
-from builddoctor.model.plan import Plan
-from builddoctor.model.request import RunRequest
-from builddoctor.model.source import BuildFolder
-from builddoctor.plans.hosts import PlanHost, host_of_machine, limited
+from builddoctor.core.errors import FolderNotWritableError, RecipeError, UsageError
+from builddoctor.core.plan import Plan
+from builddoctor.core.project import BuildFolder
+from builddoctor.core.request import RunRequest
+from builddoctor.core.units import shell_word
+from builddoctor.gates import environment
+from builddoctor.gates.fronts import MAKE_NAMES
+from builddoctor.gates.overlay import replace_text
+from builddoctor.plans.inputs import PlanHost, host_of_machine, limited
 from builddoctor.plans.planner import make_plan
-from builddoctor.render.staged import StagingFile, staging_data, staging_programs
-from builddoctor.sensors.build_folders import build_folders
-from builddoctor.sensors.build_system import parse_build_system
-from builddoctor.sensors.machine import probe_machine
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.sensors.source_files import text_of
-from builddoctor.supervise.folders import cache_folder, stages_folder
-from builddoctor.supervise.recipe_choice import choose_recipe
-from builddoctor.supervise.unit_keys import Toolchain
-from builddoctor.units import shell_word
+from builddoctor.projects.configured_folders import build_folders
+from builddoctor.projects.metadata import pyproject_of
+from builddoctor.runtime.folders import cache_folder, stages_folder
+from builddoctor.runtime.recipe_use import choose_recipe
+from builddoctor.runtime.units import Toolchain
+from builddoctor.system.machine_probe import probe_machine
+from builddoctor.system.root import SystemRoot
+from builddoctor.ui.staged import StagingFile, staging_data, staging_programs
 
 MAKE_PROGRAM = "-DCMAKE_MAKE_PROGRAM="
 GATED = "leave `--strategy staged` out: a gated build needs no ninja"
@@ -51,7 +50,7 @@ def staged_request(request: RunRequest, env: Mapping[str, str], *, build_folder:
     program = folder / "bin" / "ninja"
     request = _with_make_program(request, env, program)
     require_ninja(request, {**env, **dict(request.extra_env)}, program=program, build_folder=build_folder)
-    if nested.is_supervised(env):
+    if environment.is_supervised(env):
         # It becomes the command, which has gates already.
         return request
     plan = _plan(request, env, _host(request, env, SystemRoot()))
@@ -61,7 +60,7 @@ def staged_request(request: RunRequest, env: Mapping[str, str], *, build_folder:
 
 def _with_make_program(request: RunRequest, env: Mapping[str, str], program: Path) -> RunRequest:
     """scikit-build-core takes the ninja of Python's package before PATH's, unless it is told which."""
-    backend, _ = parse_build_system(text_of(Path(request.cwd, "pyproject.toml")) or "")
+    backend = pyproject_of(Path(request.cwd)).backend
     if backend.partition(".")[0] != "scikit_build_core":
         return request
     settings = dict(request.extra_env)
@@ -143,7 +142,7 @@ def write_stages(folder: Path, plan: Plan) -> Path:
     place = folder / "plans" / digest
     try:
         _write(folder / "bin", staging_programs())
-        # The table comes last: without it nobody looks at the lists.
+        # The table comes last: without it the lists are not read.
         _write(place, [*files[1:], files[0]])
     except OSError as error:
         raise FolderNotWritableError(

@@ -10,22 +10,20 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from builddoctor.cli.output import json_text, print_data, print_notes
-from builddoctor.errors import FolderNotWritableError, UsageError
-from builddoctor.intercept.toolkit import find_toolkit
-from builddoctor.render.toolkits import plan_rows, toolkit_rows
-from builddoctor.sensors.cuda_libraries import machine_name
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.sensors.toolkits import candidates, managed_folder
-from builddoctor.supervise.folders import cache_folder
-from builddoctor.supervise.prepare import site_folders
-from builddoctor.toolkits import store
+from builddoctor.cli.output import json_text, print_answer, print_data, print_notes
+from builddoctor.core.errors import FolderNotWritableError, UsageError
+from builddoctor.core.units import one_line
+from builddoctor.gates.subprocesses import run_captured
+from builddoctor.runtime.folders import cache_folder, site_folders
+from builddoctor.system.root import SystemRoot
+from builddoctor.toolchain.cuda_libraries import machine_name
+from builddoctor.toolchain.discover import candidates, find_toolkit, managed_folder
+from builddoctor.toolkits import managed
 from builddoctor.toolkits.components import parse_components
-from builddoctor.toolkits.install import install
+from builddoctor.toolkits.install import Order, install, plan
 from builddoctor.toolkits.layout import TRIPLES
 from builddoctor.toolkits.listing import all_toolkits
-from builddoctor.toolkits.order import Order, plan
-from builddoctor.units import one_line
+from builddoctor.ui.machine_page import plan_rows, toolkit_rows
 
 app = typer.Typer(
     no_args_is_help=True, help="CUDA toolkits: install without root, list, remove.", rich_markup_mode=None
@@ -56,17 +54,19 @@ def install_toolkit(
         str, typer.Option("--arch", metavar="ARCH", help="x86_64 or aarch64.  [default: this machine's]")
     ] = "",
     into: Into = "",
-    offline: Annotated[bool, typer.Option("--offline", help="Take wheels from the cache only.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Use cached wheels only.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Make it anew, with the newest packages that the release allows.")
+        bool, typer.Option("--force", help="Install it again, with the newest packages that the release allows.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be fetched, and how much.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be downloaded, and how much.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Put a CUDA toolkit together from NVIDIA's packages for python, without root; prints its CUDA_HOME.
+    """Install a CUDA toolkit from NVIDIA's Python packages, without root. Prints its CUDA_HOME.
 
-    nvcc, the runtime and CCCL always; pip fetches them from the index that it is configured for. More can be added
-    later.
+    It always has nvcc, the runtime and CCCL. pip downloads the packages from its configured index. Components can be
+    added later.
     """
     folder = Path(os.path.abspath(os.path.expanduser(into))) if into else _managed()
     order = Order(
@@ -81,11 +81,11 @@ def install_toolkit(
     _end_in_order()
     if dry_run:
         planned = plan(order, os.environ, _say)
-        print_data(json_text(planned) if json else "\n".join(plan_rows(planned)))
+        print_answer(planned, lambda: plan_rows(planned), json=json)
         return
     done = install(order, os.environ, _say)
     if done.already:
-        _say(f"{done.toolkit.name} is there, with all that was asked for; --force makes it anew")
+        _say(f"{done.toolkit.name} is installed already, with all that was asked for; --force installs it again")
     elif order.arch == machine_name():
         named = shlex.quote(done.path) if into else ".".join(done.toolkit.version.split(".")[:2])
         _say(
@@ -97,23 +97,22 @@ def install_toolkit(
 
 @app.command("list")
 def list_toolkits(json: JsonOption = False) -> None:
-    """All CUDA toolkits of this machine (system, conda, wheels, managed), and what each lacks."""
+    """List all CUDA toolkits of this machine (system, conda, wheels, managed), and what each lacks."""
     found = all_toolkits(
         SystemRoot(),
         os.environ,
         site_folders=site_folders(os.environ),
         managed=managed_folder(SystemRoot(), os.environ),
     )
-    print_data(json_text(found) if json else "\n".join(toolkit_rows(found, here=machine_name())))
+    print_answer(found, lambda: toolkit_rows(found, here=machine_name()), json=json)
 
 
 @app.command("path")
 def path(version: Version, json: JsonOption = False) -> None:
-    """CUDA_HOME of the toolkit that `--toolkit VERSION` takes, for scripts."""
+    """Print the CUDA_HOME of the toolkit that `--toolkit VERSION` takes, for scripts."""
     root = SystemRoot()
-    found = find_toolkit(
-        candidates(root, os.environ, wanted=version, site_folders=site_folders(os.environ)), os.environ, wanted=version
-    )
+    nvccs = candidates(root, os.environ, wanted=version, site_folders=site_folders(os.environ))
+    found = find_toolkit(nvccs, os.environ, wanted=version, run=run_captured)
     print_data(json_text(found.home) if json else one_line(found.home))
 
 
@@ -125,12 +124,12 @@ def remove(
     into: Into = "",
     json: JsonOption = False,
 ) -> None:
-    """Remove a managed toolkit. Wheels stay in the cache; other kinds are left alone."""
+    """Remove a managed toolkit. Its wheels stay in the cache; other kinds of toolkits are not touched."""
     folder = Path(os.path.abspath(os.path.expanduser(into))) if into else _managed()
-    home = store.named(folder, name)
+    home = managed.named(folder, name)
     try:
-        with store.locked(folder, _say):
-            store.remove(home)
+        with managed.locked(folder, _say):
+            managed.remove(home)
     except OSError as error:
         raise FolderNotWritableError(
             f"cannot remove {home}: {error.strerror or error}", hint=f"rm -r {shlex.quote(str(home))}"
@@ -145,7 +144,7 @@ def _say(text: str) -> None:
 def _managed() -> Path:
     folder = managed_folder(SystemRoot(), os.environ)
     if folder is None:
-        raise FolderNotWritableError("there is no HOME to keep toolkits in", hint=store.INTO_HINT)
+        raise FolderNotWritableError("there is no HOME to keep toolkits in", hint=managed.INTO_HINT)
     return folder
 
 
@@ -153,7 +152,7 @@ def _wheels(folder: Path) -> Path:
     """The cache; beside the toolkits where that cannot be written."""
     wheels = cache_folder(os.environ) / "wheels"
     try:
-        store.make_folder(wheels)
+        managed.make_folder(wheels)
     except FolderNotWritableError:
         return folder / ".builddoctor-wheels"
     return wheels

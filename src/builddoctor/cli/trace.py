@@ -1,34 +1,47 @@
-"""``builddoctor trace list|show|units|compare``: the traces there are, and what they say."""
+"""``builddoctor trace list|show|units|compare|replay``: the traces there are, and what they say."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
-from rich.text import Text
 
-from builddoctor.cli.output import json_text, page_width, print_data, print_notes, print_page
+from builddoctor.cli.output import (
+    json_text,
+    names_are_whole,
+    page_signs,
+    page_width,
+    print_answer,
+    print_data,
+    print_notes,
+    print_page,
+)
+from builddoctor.core.errors import TraceError, UsageError
+from builddoctor.core.units import escaped
+from builddoctor.core.verdict import Diagnosis, Fix
 from builddoctor.diagnose.from_trace import judge
-from builddoctor.errors import TraceError, UsageError
-from builddoctor.model.verdict import Fix, Verdict
-from builddoctor.render.comparison import comparison_page
-from builddoctor.render.signs import ASCII, Signs, signs_for
-from builddoctor.render.tables import KINDS, trace_rows, unit_rows
-from builddoctor.render.trace_page import trace_page
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.supervise.folders import traces_folder
-from builddoctor.trace.analysis import read_build
+from builddoctor.runtime.folders import traces_folder
+from builddoctor.system.root import SystemRoot
+from builddoctor.trace.analysis import idle_s, peek, read_build
 from builddoctor.trace.compare import compare
-from builddoctor.trace.peek import idle_s, peek
+from builddoctor.trace.reader import TraceReader
+from builddoctor.trace.replay import Difference, replay
 from builddoctor.trace.report import Happened, Point, TraceReport, UnitRow
-from builddoctor.units import escaped
+from builddoctor.ui.trace_page import (
+    KINDS,
+    comparison_page,
+    failure_lines,
+    replay_page,
+    trace_page,
+    trace_rows,
+    unit_rows,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Read the traces of builds.", rich_markup_mode=None)
 
@@ -87,7 +100,7 @@ def list_traces(
     json: JsonOption = False,
     number: Annotated[int, typer.Option("-n", "--number", metavar="N", help="The newest N; 0 for all.")] = 0,
 ) -> None:
-    """The builds that left a trace in builddoctor's own folder, newest first: when, project, result, peak, time."""
+    """List the traces in builddoctor's folder, newest first: start, project, result, peak, time."""
     found = []
     paths = sorted(traces_folder(os.environ).glob("*.jsonl"), reverse=True)
     for path in paths[:number] if number > 0 else paths:
@@ -95,56 +108,53 @@ def list_traces(
             found.append(peek(path))
         except TraceError as error:
             print_notes([f"builddoctor: {error}"])
-    if json:
-        print_data(json_text(found))
-    else:
-        print_lines(map(Text, trace_rows(found, width=page_width())))
+    print_answer(found, lambda: trace_rows(found, width=page_width(), whole=names_are_whole()), json=json)
 
 
 @app.command("show")
 def show(trace: TraceArgument = "last", json: JsonOption = False) -> None:
-    """One page of a build: what died and why, memory over time, the worst phases, what happened, what to do."""
+    """Show one page about a build: what failed and why, memory over time, the worst phases, events, fixes."""
     path = find_trace(trace)
     report = read_build(path)
     verdict = judge_now(report, path)
     if json:
         print_data(json_text(_shown(report, verdict, path), pretty=True))
     else:
-        print_lines(trace_page(report, verdict, width=page_width(), signs=_signs()))
+        print_page(trace_page(report, verdict, width=page_width(), signs=page_signs()))
 
 
 @app.command("units")
 def units(
     trace: TraceArgument = "last",
     sort: Annotated[
-        str, typer.Option("--sort", metavar="KEY", help=f"{', '.join(SORTS)}; worst first, but for the last two.")
+        str, typer.Option("--sort", metavar="KEY", help=f"{', '.join(SORTS)}; worst first, except for the last two.")
     ] = "peak",
     pattern: Annotated[
         str,
         typer.Option(
             "--filter",
             metavar="TEXT",
-            help="Units that have it in their name, or that have a phase of that kind, architecture or outcome.",
+            help="Only units with this text in their name, or with a phase of this kind, architecture or outcome.",
         ),
     ] = "",
     json: JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a unit.")] = False,
 ) -> None:
-    """The units of a trace with their phases, worst first: peak, estimate and truth, time, waits, requeues."""
+    """List the units of a trace, worst first: peak, estimate and its error, time, waits, requeues."""
     if sort not in SORTS:
-        raise UsageError(f"there is no order {sort!r}", hint=f"--sort {' | '.join(SORTS)}")
+        raise UsageError(f"unknown sort key {sort!r}", hint=f"--sort {' | '.join(SORTS)}")
     if json and as_csv:
-        raise UsageError("--json and --csv are two answers", hint="ask for one of them")
+        raise UsageError("--json and --csv exclude each other", hint="use one of them")
     report = read_build(find_trace(trace))
     if report.skipped:
-        print_notes([f"builddoctor: {report.skipped} unreadable lines passed over; the trace was cut off or torn"])
+        print_notes([f"builddoctor: {report.skipped} unreadable lines were skipped; the trace was cut off or torn"])
     found = sorted((unit for unit in report.units if _matches(unit, pattern)), key=SORTS[sort])
     if json:
         print_data(json_text(found))
     elif as_csv:
         print_data(_csv(found))
     else:
-        print_lines(map(Text, unit_rows(found, width=page_width(), folder=report.header.cwd)))
+        print_page(unit_rows(found, width=page_width(), folder=report.header.cwd, whole=names_are_whole()))
 
 
 @app.command("compare")
@@ -153,12 +163,42 @@ def compare_traces(
     after: Annotated[str, typer.Argument(metavar="B", help="A trace file, its id, or `last`.")] = "last",
     json: JsonOption = False,
 ) -> None:
-    """Two builds: which units grew or slowed beyond how all of them differ, and what differs around them."""
+    """Compare two builds: units that grew or slowed more than the others, and what else differs."""
     told = compare(read_build(find_trace(before)), read_build(find_trace(after)))
-    if json:
-        print_data(json_text(told))
-    else:
-        print_lines(comparison_page(told, width=page_width()))
+    print_answer(told, lambda: comparison_page(told, width=page_width()), json=json)
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``trace replay --json`` prints."""
+
+    trace: str
+    agrees: bool
+    facts: int
+    """that were decided upon again: all, or up to the first on which the decisions differ"""
+    decisions: int
+    """of the build, up to there"""
+    skipped: int
+    """unreadable lines"""
+    difference: Difference | None
+
+
+@app.command("replay")
+def replay_trace(trace: TraceArgument = "last", json: JsonOption = False) -> None:
+    """Decide again on what a build saw: does this version admit, pause and end the same phases? Exit code 1: no."""
+    path = find_trace(trace)
+    reader = TraceReader(path)
+    found = replay(reader)
+    told = Replayed(
+        trace=str(path),
+        agrees=found.agrees,
+        facts=found.facts,
+        decisions=found.decisions,
+        skipped=reader.skipped,
+        difference=found.difference,
+    )
+    print_answer(told, lambda: replay_page(found, skipped=reader.skipped), json=json)
+    if not found.agrees:
+        raise typer.Exit(1)
 
 
 def find_trace(name: str) -> Path:
@@ -172,30 +212,14 @@ def find_trace(name: str) -> Path:
         return found[0]
     raise TraceError(
         f"no trace {name!r}" if not found else f"{len(found)} traces begin with {name!r}",
-        hint="`builddoctor trace list` shows those there are",
+        hint="`builddoctor trace list` lists the traces",
     )
 
 
-def judge_now(report: TraceReport, path: Path) -> Verdict:
+def judge_now(report: TraceReport, path: Path) -> Diagnosis:
     """The verdict, seen from this machine at this moment."""
     boot_id = (SystemRoot().text("/proc/sys/kernel/random/boot_id") or "").strip()
     return judge(report, boot_id=boot_id, idle_s=idle_s(path))
-
-
-def print_lines(lines: Iterable[Text]) -> None:
-    """On stdout, with the signs that it can show."""
-    signs = _signs()
-    pages = list(lines)
-    for line in pages if not signs.unicode else ():
-        # One cell for one cell, as far as that goes: columns stay where they are.
-        line.plain = signs.words(line.plain.replace("…", "~").replace("→", ">"))
-    print_page(pages)
-
-
-def _signs() -> Signs:
-    """What stdout can show; into a file or a pipe, whatever its encoding can say."""
-    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    return ASCII if not unicode else signs_for(os.environ)
 
 
 def _matches(unit: UnitRow, pattern: str) -> bool:
@@ -223,7 +247,7 @@ def _csv(units: list[UnitRow]) -> str:
     return text.getvalue().rstrip("\n")
 
 
-def _shown(report: TraceReport, verdict: Verdict, path: Path) -> Shown:
+def _shown(report: TraceReport, verdict: Diagnosis, path: Path) -> Shown:
     header, summary = report.header, report.summary
     return Shown(
         verdict=verdict.verdict,
@@ -256,3 +280,16 @@ def _shown(report: TraceReport, verdict: Verdict, path: Path) -> Shown:
         timeline=report.timeline,
         last_points=report.last_points,
     )
+
+
+def last_words(trace: str) -> list[str]:
+    """The lines; none when the trace cannot be read (a full disk), or has nothing to explain."""
+    try:
+        report = read_build(Path(trace))
+    except (TraceError, ValueError):
+        return []
+    verdict = judge(report)
+    if verdict.verdict is None or not report.whole:
+        return []
+    width = page_width()
+    return failure_lines(report, verdict, width=width)

@@ -13,17 +13,16 @@ import typer
 
 from builddoctor.cli.output import json_text, print_data, print_notes
 from builddoctor.cli.trace import JsonOption, find_trace
-from builddoctor.errors import FolderNotWritableError, TraceError, UsageError
-from builddoctor.intercept.measured_run import run_measured
-from builddoctor.model.repro import Repro
-from builddoctor.render.repro_files import README, SCRIPT, readme_text
-from builddoctor.sensors.limits import MemorySensor
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.supervise.reproducing import Reproducing, enough, write_text
+from builddoctor.core.errors import FolderNotWritableError, TraceError, UsageError
+from builddoctor.core.units import format_mib, parse_size_mib, printable, shell_word
+from builddoctor.gates.phase_replay import Repro
+from builddoctor.gates.subprocesses import run_measured
+from builddoctor.runtime.reproducing import Reproducing, enough, write_text
+from builddoctor.system.memory_sensor import MemorySensor
+from builddoctor.system.root import SystemRoot
 from builddoctor.trace.analysis import read_build
-from builddoctor.trace.phase_choice import choose_phase
-from builddoctor.trace.report import PhaseRow
-from builddoctor.units import format_mib, parse_size_mib, printable, shell_word
+from builddoctor.trace.report import PhaseRow, choose_phase
+from builddoctor.ui.repro_files import README, SCRIPT, readme_text
 
 FREE_SHARE = 0.8
 """of the memory that is free now, for a step; in address space, which is more than what it holds"""
@@ -66,7 +65,7 @@ def repro(
         str,
         typer.Argument(
             metavar="[PHASE]",
-            help="Its number, or UNIT[:PROGRAM[:ARCH]], as in gelu.cu:cicc:sm_90; without one, the phase that died.",
+            help="Its number, or UNIT[:PROGRAM[:ARCH]], as in gelu.cu:cicc:sm_90; without one, the phase that failed.",
         ),
     ] = "",
     output: Annotated[
@@ -75,17 +74,21 @@ def repro(
             "-o", "--output", metavar="FOLDER", help="A folder, new or empty.  [default: repro-UNIT-TOOL-ARCH]"
         ),
     ] = "",
-    run: Annotated[bool, typer.Option("--run", help="Run it there once, in --memory, and say how it ends.")] = False,
+    run: Annotated[
+        bool, typer.Option("--run", help="Run it there once within --memory, and report how it ends.")
+    ] = False,
     memory: Annotated[
         str,
-        typer.Option("--memory", metavar="SIZE", help="Address space for a program.  [default: 80 % of what is free]"),
+        typer.Option(
+            "--memory", metavar="SIZE", help="Address space of each program.  [default: 80 % of the free memory]"
+        ),
     ] = "",
     json: JsonOption = False,
 ) -> None:
-    """One phase of a build as a folder that needs nothing else: its input, the command, and what happens.
+    """Write a folder that reproduces one phase of a build: its input, the command, and what happens.
 
-    The input is the one that was kept when the phase died, else it is made again from the unit's command, for which
-    the sources and the compiler have to be there.
+    The input is the one that was kept when the phase failed. Without it, the input is made again from the unit's
+    command; that needs the sources and the compiler.
     """
     path, phase = _which(trace, phase)
     report = read_build(path)

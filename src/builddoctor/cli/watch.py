@@ -1,17 +1,44 @@
-"""``builddoctor watch [TRACE]``: follow a build that runs elsewhere, by its trace."""
+"""``builddoctor watch [TRACE]``: follow a build from another terminal, by its trace, until it ends.
+
+Covers: a trace that stops short, that is removed, or that no process writes any more. The build is never touched.
+Does *not* cover: the state that a trace tells (``trace.state``), the board (``ui.board``).
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from builddoctor.cli.last_words import last_words
 from builddoctor.cli.output import print_notes
-from builddoctor.cli.trace import find_trace
-from builddoctor.render.closing import closing
-from builddoctor.supervise.watching import watch_build
+from builddoctor.cli.trace import find_trace, last_words
+from builddoctor.core.board import BoardState, EventRow
+from builddoctor.core.errors import TraceError
+from builddoctor.core.events import BuildResult
+from builddoctor.core.units import format_clock
+from builddoctor.trace.board import board_state
+from builddoctor.trace.reader import TraceTail
+from builddoctor.trace.state import BuildState
+from builddoctor.trace.words import event_row
+from builddoctor.ui.board import LiveBoard
+from builddoctor.ui.layout import UNICODE, signs_for
+from builddoctor.ui.progress import closing, event_line, progress_lines
+from builddoctor.ui.screen import LINE_EVERY_S, wants_board
+from builddoctor.ui.terminal import Terminal
+
+LOOK_EVERY_S = 0.25
+GOES_ON_S = 1.5
+"""Clocks on the board go on this long without a record."""
+SILENT_END_S = 15.0
+"""A trace that no process holds open and that did not grow for this long is not written any more."""
+KEYS = "d details   q quits, the build goes on"
 
 
 def watch(
@@ -19,17 +46,134 @@ def watch(
         str, typer.Argument(metavar="[TRACE]", help="A trace file, its id as `trace list` shows it, or `last`.")
     ] = "last",
 ) -> int:
-    """Follow a running build from another terminal: the same board, until the build ends.
+    """Follow a running build from another terminal, with the same board, until it ends.
 
-    Its exit code is the build's; `q` only quits watching, with 0. The build is not touched.
+    The exit code is that of the build. `q` stops watching with exit code 0; the build goes on.
     """
     path = find_trace(trace)
     watched = watch_build(path, os.environ)
-    following = watched.following
-    if following.summary is None or following.header is None:
+    build = watched.build
+    if build.summary is None or build.header is None:
         return 0
-    title = following.header.title or " ".join(following.header.command)
-    summary = following.summary
-    last = last_words(str(path)) if summary.result == "failed" else []
-    print_notes(closing(summary, title=title, blame=following.blame, peak_mib=following.blame_mib, last=last))
+    title = build.header.title or " ".join(build.header.command)
+    summary = build.summary
+    last = last_words(str(path)) if summary.result is BuildResult.FAILED else []
+    blamed = build.given_up.row if build.given_up is not None else None
+    blame, peak_mib = (blamed.name, blamed.peak_mib) if blamed is not None else ("", 0.0)
+    print_notes(closing(summary, title=title, blame=blame, peak_mib=peak_mib, last=last))
     return summary.exit_code
+
+
+class Watched:
+    """How following ended: the build's end is in ``build.summary``; None after ``q``."""
+
+    def __init__(self, build: BuildState) -> None:
+        self.build = build
+        self.quit = False
+
+
+def watch_build(path: Path, env: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic) -> Watched:
+    """Show the build of this trace until it ends, or ``q``.
+
+    Raises TraceError when it is no trace, or stops short: then the last state has been shown.
+    """
+    return asyncio.run(_Watch(path, env, clock).run())
+
+
+class _Watch:
+    def __init__(self, path: Path, env: Mapping[str, str], clock: Callable[[], float]) -> None:
+        self._path = path
+        self._env = env
+        self._clock = clock
+        self._signs = signs_for(env) if sys.stderr.isatty() else UNICODE
+        self._build = BuildState(rows=False)
+        self._fresh: list[EventRow] = []
+        """events that have not been shown"""
+        self._watched = Watched(self._build)
+        self._heard_s = clock()
+        self._ended = asyncio.Event()
+
+    async def run(self) -> Watched:
+        with contextlib.closing(TraceTail(self._path)) as tail:
+            over = await self._read(tail)
+            self._fresh.clear()
+            if over:
+                return self._watched
+            if wants_board(self._env):
+                await self._on_board(tail)
+            else:
+                await self._in_lines(tail)
+        return self._watched
+
+    async def _read(self, tail: TraceTail) -> bool:
+        """All that is new; True where the build has ended."""
+        for events in tail.new():
+            for event in events:
+                seen = self._build.apply(event)
+                if seen is not None and (row := event_row(seen)) is not None:
+                    self._fresh.append(row)
+            self._heard_s = self._clock()
+            # A long trace takes a while: keys are read meanwhile.
+            await asyncio.sleep(0)
+        return self._build.has_ended
+
+    async def _look(self, tail: TraceTail) -> bool:
+        """Read on; False when the build has ended. Raises TraceError when it never will."""
+        if await self._read(tail):
+            return False
+        if tail.is_written:
+            return True
+        if self._silent_s() < SILENT_END_S and not tail.is_removed:
+            return True
+        # Its last words may have come just now.
+        if await self._read(tail):
+            return False
+        removed = "; the trace was removed" if tail.is_removed else ""
+        took = format_clock(self._build.last_at_s)
+        raise TraceError(
+            f"the trace stops short after {took}: its builddoctor was killed, or the machine stopped{removed}",
+            hint=f"`builddoctor trace show {self._path}` shows how far it came" if not removed else "",
+        )
+
+    def _silent_s(self) -> float:
+        return self._clock() - self._heard_s
+
+    def _state(self) -> BoardState:
+        silent_s = self._silent_s()
+        now_s = self._build.last_at_s + min(silent_s, GOES_ON_S)
+        return board_state(self._build, now_s=now_s, silent_s=silent_s)
+
+    async def _on_board(self, tail: TraceTail) -> None:
+        terminal = Terminal(2, self._env)
+        shown = LiveBoard(terminal, self._env, self._state, on_quit=self._quit, keys=KEYS)
+        try:
+            shown.open()
+            while await self._look(tail) and not self._watched.quit:
+                shown.refresh()
+                try:
+                    await asyncio.wait_for(self._ended.wait(), LOOK_EVERY_S)
+                except asyncio.TimeoutError:
+                    continue
+        finally:
+            shown.close()
+            await terminal.written()
+            terminal.close()
+
+    def _quit(self) -> None:
+        self._watched.quit = True
+        self._ended.set()
+
+    async def _in_lines(self, tail: TraceTail) -> None:
+        next_line_s = self._clock()
+        while await self._look(tail):
+            for event in self._fresh:
+                self._say(event_line(event))
+            self._fresh.clear()
+            if self._clock() >= next_line_s:
+                next_line_s = self._clock() + LINE_EVERY_S
+                for line in progress_lines(self._state()):
+                    self._say(line)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _say(self, text: str) -> None:
+        print(self._signs.words(text), file=sys.stderr, flush=True)  # noqa: T201

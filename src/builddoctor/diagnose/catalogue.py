@@ -1,32 +1,32 @@
 """The catalogue of texts: what compilers, linkers, build tools, kernels and schedulers print when a build fails.
 
 Covers: the entries as data (``texts/*.toml``, a file a group), and what each must be to be relied upon: checked
-whenever it is loaded. Does *not* cover: looking for them in a log (``diagnose.scanning``), weighing what was found
-(``diagnose.from_text``), or fixes that depend on the project (``diagnose.remedies``).
+whenever it is loaded. Does *not* cover: looking for them in a log (``diagnose.log_scanner``), weighing what was found
+(``diagnose.from_log``), or fixes that depend on the project (``diagnose.remedies``).
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from importlib.resources import files
 
 import msgspec
 
-from builddoctor.diagnose.cleaning import text_of
-from builddoctor.model.finding import Weight
-from builddoctor.model.verdict import Fix, VerdictName
+from builddoctor.core.verdict import Fix, Verdict, Weight
+from builddoctor.diagnose.log_lines import text_of
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One text, in all its forms."""
+    """One text, in all its forms. Read from TOML: unknown fields and words are refused."""
 
     name: str
     """in small letters, with hyphens; a verdict names its cause by it"""
-    verdict: VerdictName | None = None
+    verdict: Verdict | None = None
     """what it speaks for; None for what is never a cause"""
     weight: Weight
     pattern: str
-    """searched in a cleaned line (``diagnose.cleaning``): no colours, no prefixes of CI, no indentation"""
+    """searched in a cleaned line (``diagnose.log_lines``): no colours, no prefixes of CI, no indentation"""
     triggers: tuple[str, ...]
     """of these, every line that the pattern finds holds at least one: what a long log is searched for first"""
     after: str = ""
@@ -56,6 +56,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     entry: tuple[Entry, ...]
 
 
+@lru_cache(maxsize=1)
 def load_catalogue() -> tuple[Entry, ...]:
     """All entries: those that say the cause first, then those that hint at it, then those that trail any failure.
 
@@ -63,7 +64,17 @@ def load_catalogue() -> tuple[Entry, ...]:
     example, a trigger that is not in it.
     """
     entries = [entry for _, group in load_groups() for entry in group]
-    return tuple(sorted(entries, key=lambda entry: ("says", "hints", "trails").index(entry.weight)))
+    return tuple(sorted(entries, key=lambda entry: entry.weight.rank))
+
+
+def entry_of(name: str) -> Entry | None:
+    """What the catalogue has under a name; None for an entry that is no longer, or not yet, in it."""
+    return _by_name().get(name)
+
+
+@lru_cache(maxsize=1)
+def _by_name() -> dict[str, Entry]:
+    return {entry.name: entry for entry in load_catalogue()}
 
 
 def load_groups() -> tuple[tuple[str, tuple[Entry, ...]], ...]:
@@ -112,7 +123,7 @@ def check(entry: Entry) -> None:
 
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry.name):
         refuse("a name is small letters, digits and hyphens")
-    if (entry.verdict is None) != (entry.weight == "trails"):
+    if (entry.verdict is None) != (entry.weight == Weight.TRAILS):
         refuse("what trails a failure has no verdict, and everything else has one")
     if not entry.triggers or not all(len(trigger.encode()) >= SHORTEST_TRIGGER for trigger in entry.triggers):
         refuse(f"a trigger is {SHORTEST_TRIGGER} bytes or more")

@@ -1,8 +1,10 @@
-"""Messages that a GPU's memory ran out, with their numbers: PyTorch 0.4 to 2.x, JAX, TensorFlow, CuPy, CUDA. Pure.
+"""A GPU's memory ran out: the message with its numbers, and what they mean. Pure.
 
-Covers: telling such a message from others, its sizes, and what the traceback around it was doing.
-Does *not* cover: what follows from the numbers (``diagnose.gpu_verdict``), or memory of the host: an allocator that
-names the CPU is none of these.
+Covers: PyTorch 0.4 to 2.x, JAX, TensorFlow, CuPy, CUDA; telling such a message from others, its sizes, what the
+traceback around it was doing; fragmentation, a full card, another process's memory, a request that no card holds, a
+share that was set, and all of it while a CUDA graph was captured.
+Does *not* cover: memory of the host (an allocator that names the CPU is none of these), or the ways out
+(``remedies.toml``).
 
 Sources: c10/cuda/CUDACachingAllocator.cpp (its sentences changed in 0.4, 1.5, 2.1 and 2.4), and reports in
 pytorch/pytorch#121932, #59778, tensorflow's bfc_allocator.cc, xla's bfc_allocator.cc.
@@ -14,6 +16,12 @@ import re
 from collections.abc import Iterable
 
 import msgspec
+
+from builddoctor.core.units import format_mib
+from builddoctor.core.verdict import Diagnosis, Verdict
+from builddoctor.core.word import Confidence
+from builddoctor.diagnose.remedies import ladder
+from builddoctor.diagnose.remedy_facts import GpuOomKind, RemedyFacts
 
 _SIZE = r"(?P<{0}>[\d.,]{{1,20}} ?(?:bytes|[KMGT]i?B|B)\b)"
 _KNOWN = (
@@ -190,3 +198,150 @@ def _mib(size: str) -> float | None:
     except (ValueError, KeyError):
         return None
     return mib if 0 <= mib < _ABSURD_MIB else None
+
+
+# -- what the numbers mean -------------------------------------------------------------------------------------------
+
+
+NOT_THE_HOST = "this is the GPU's memory and not the host's: builddoctor, MAX_JOBS and RAM have nothing to do with it"
+
+SPARE_SHARE = 0.05
+"""of the card: below that, what is reserved and in no tensor is not what is missing"""
+OTHERS_SHARE = 0.2
+"""of the card, held by others: more than a driver, a context and libraries take"""
+OTHERS_MIB = 1024.0
+POOLS_SHARE = 0.25
+ALLOWED_SHARE = 0.9
+
+
+def judge_gpu(found: GpuOom, more: int = 0) -> Diagnosis:
+    """The verdict for one message; ``more``: how many others the log has, other ranks' mostly."""
+    kind = kind_of(found)
+    evidence = [f"line {found.line}: {found.text}"] if found.line else [found.text]
+    evidence += _numbers(found)
+    if found.doing:
+        evidence.append(f"around it: {', '.join(found.doing)}")
+    if more:
+        evidence.append(f"{more} more such messages: the first counts, other ranks follow it")
+    known = found.tried_mib is not None and (found.total_mib is not None or found.capturing)
+    return Diagnosis(
+        verdict=Verdict.GPU_OOM,
+        confidence=Confidence.HIGH if known else Confidence.MEDIUM,
+        died=f"{_where(found)}: {_no_room(found)}{_while(found)}",
+        why=f"{_why(found, kind)}; {NOT_THE_HOST}",
+        cause=f"gpu-{kind.value}",
+        evidence=evidence,
+        fixes=ladder(Verdict.GPU_OOM, RemedyFacts(gpu_kind=kind, gpu_library=found.library)),
+    )
+
+
+def kind_of(found: GpuOom) -> GpuOomKind:
+    """What the numbers mean."""
+    tried, total, free = found.tried_mib, found.total_mib, found.free_mib
+    if tried is not None and total is not None and tried > total:
+        return GpuOomKind.IMPOSSIBLE
+    if found.capturing or (found.pools_mib or 0.0) > POOLS_SHARE * (total or float("inf")):
+        return GpuOomKind.GRAPH_CAPTURE
+    if _others_mib(found) > max(OTHERS_MIB, OTHERS_SHARE * (total or 0.0)):
+        return GpuOomKind.OTHER_PROCESS
+    if total and found.allowed_mib is not None and found.allowed_mib < ALLOWED_SHARE * total:
+        return GpuOomKind.SHARE
+    spare = found.spare_mib or 0.0
+    if tried is not None and spare >= tried and spare >= SPARE_SHARE * (total or 0.0):
+        return GpuOomKind.FRAGMENTATION
+    if tried is not None and free is not None and free > tried and not found.capturing:
+        return GpuOomKind.UNCLEAR
+    return GpuOomKind.CAPACITY
+
+
+def _others_mib(found: GpuOom) -> float:
+    """What the card holds that is not this process's, as far as the message tells."""
+    if found.others and found.own_mib is not None:
+        return sum(size for _, size in found.others)
+    mine = (found.allocated_mib or 0.0) + (found.spare_mib or 0.0)
+    if found.own_mib is not None:
+        mine = max(mine, found.own_mib)
+    elif len(found.others) == 1 and found.allocated_mib is None:
+        # In a container the process sees itself under a number that is not its own.
+        mine = found.others[0][1]
+    elif found.allocated_mib is None:
+        return 0.0
+    if found.total_mib is None or found.free_mib is None:
+        return 0.0
+    return max(0.0, found.total_mib - found.free_mib - mine)
+
+
+def _where(found: GpuOom) -> str:
+    return f"GPU {found.device}" if found.device else "a GPU"
+
+
+def _shown(size_mib: float | None) -> str:
+    if size_mib is None:
+        return "what was asked for"
+    return f"{size_mib * 1024:.0f} KiB" if size_mib < 1 else format_mib(size_mib)
+
+
+def _no_room(found: GpuOom) -> str:
+    return "its memory ran out" if found.tried_mib is None else f"no room for {_shown(found.tried_mib)} more"
+
+
+def _while(found: GpuOom) -> str:
+    if not found.capturing:
+        return ", in a backward pass" if found.backward else ""
+    of = "of the backward pass " if found.backward else ""
+    return f", while a CUDA graph {of}was captured"
+
+
+def _why(found: GpuOom, kind: GpuOomKind) -> str:
+    total, free, spare = _shown(found.total_mib), _shown(found.free_mib), _shown(found.spare_mib)
+    of = (
+        f"of {total}, {free} were free" if found.total_mib is not None and found.free_mib is not None else "it was full"
+    )
+    asked = f"{_shown(found.tried_mib)} were asked for"
+    if kind is GpuOomKind.IMPOSSIBLE:
+        return f"{asked}, and the card has {total}: no freeing helps, one tensor alone is too large (look at its shape)"
+    if kind is GpuOomKind.GRAPH_CAPTURE:
+        pools = f", {_shown(found.pools_mib)} of it in private pools of graphs" if found.pools_mib else ""
+        return (
+            f"capacity: {of}{pools}, and {asked}. A graph keeps every buffer of what it captured for "
+            "itself, so capture takes more than the same step without it"
+        )
+    if kind is GpuOomKind.OTHER_PROCESS:
+        return f"another process, or another library, holds {_shown(_others_mib(found))} of the card: {of}, and {asked}"
+    if kind is GpuOomKind.SHARE:
+        return f"the program allows itself {_shown(found.allowed_mib)} of {total} only, and {asked}"
+    if kind is GpuOomKind.FRAGMENTATION:
+        return f"fragmentation: {asked}, and {spare} were reserved and in no tensor, in pieces that are too small"
+    if kind is GpuOomKind.UNCLEAR:
+        return (
+            f"{asked} and refused although {free} were free: another process took them in between, or a zombie "
+            "or the driver holds what is shown as free"
+        )
+    if found.total_mib is None:
+        return f"{asked}, and the message says no more" if found.tried_mib is not None else "it was full"
+    small = f"; only {spare} were reserved and in no tensor, so it is no fragmentation" if found.spare_mib else ""
+    return f"capacity: {of}, and {asked}{small}"
+
+
+def _numbers(found: GpuOom) -> list[str]:
+    """The figures of the message, each with what it means."""
+    told = [
+        ("asked for", found.tried_mib),
+        ("the card", found.total_mib),
+        ("free", found.free_mib),
+        ("this process", found.own_mib),
+        *((f"process {pid}", size) for pid, size in found.others[:8]),
+        ("in tensors", found.allocated_mib),
+        ("reserved, in no tensor", found.spare_mib),
+        ("in private pools of graphs", found.pools_mib),
+        ("allowed", found.allowed_mib),
+    ]
+    parts = [f"{name} {_shown(size)}" for name, size in told if size is not None]
+    lines = [", ".join(parts)] if parts else []
+    over = (found.allocated_mib or 0.0) > (found.total_mib or float("inf"))
+    return (
+        [*lines, "tensors hold more than the card has: the driver moved some into the host's memory"] if over else lines
+    )
+
+
+# -- ways out ----------------------------------------------------------------------------------------------------

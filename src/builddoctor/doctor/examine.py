@@ -1,45 +1,43 @@
-"""The whole examination: everything that is read, put before all checks.
+"""The whole examination: what is examined, everything that is read, put before all checks.
 
-Covers: reading host, toolchain, tools and source side by side (most of it is waiting for small programs), and the
-report; the short form that stands before every build. Never writes anything.
-Does *not* cover: single checks (the other modules here), putting things right (``supervise.fixing``).
+Covers: a project by name, a folder, or nothing but the machine; reading host, toolchain, tools and source side by side
+(most of it is waiting for small programs); the report, and the short form that stands before every build. It never
+writes anything. Does *not* cover: single checks (the other modules here), putting things right (``doctor --fix``).
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from builddoctor.doctor.build_tools import build_tool_checks
-from builddoctor.doctor.evidence import evidence_checks
+from builddoctor.core.check import Check, Report, Status
+from builddoctor.core.errors import NoBuildSystemError, ProjectNotFoundError, UsageError
+from builddoctor.core.machine import Machine, Neighbours
+from builddoctor.core.project import KnownProject, Source
+from builddoctor.core.toolchain import BuildTools, Toolchain, Toolkit
+from builddoctor.doctor.build_tool_checks import build_tool_checks
+from builddoctor.doctor.cuda_checks import toolkit_checks
 from builddoctor.doctor.hazards import hazard_checks
-from builddoctor.doctor.memory import memory_checks
-from builddoctor.doctor.neighbours import neighbour_checks
-from builddoctor.doctor.source import source_checks
-from builddoctor.doctor.storage import BUILD, CACHE, TRACES, storage_checks
-from builddoctor.doctor.subject import Subject
-from builddoctor.doctor.toolkit import toolkit_checks
-from builddoctor.doctor.weight import Weight, weigh
-from builddoctor.intercept.build_tools import examine_build_tools, unasked_build_tools
-from builddoctor.intercept.side_by_side import Patience, side_by_side
-from builddoctor.intercept.toolchain import PATIENCE_S, examine_toolchain
-from builddoctor.model.build_tools import BuildTools
-from builddoctor.model.check import Check, Report, Status
-from builddoctor.model.machine import Machine
-from builddoctor.model.neighbours import Neighbours
-from builddoctor.model.source import Source
-from builddoctor.model.toolchain import Toolchain
-from builddoctor.model.toolkit import Toolkit
-from builddoctor.policy.budget import few_units
-from builddoctor.sensors.machine import probe_machine
-from builddoctor.sensors.neighbours import read_neighbours
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.sensors.source import examine_source
-from builddoctor.sensors.visibility import read_visibility
+from builddoctor.doctor.memory_checks import HeavyPhase, evidence_checks, heavy_phase, memory_checks, neighbour_checks
+from builddoctor.doctor.source_checks import source_checks
+from builddoctor.doctor.storage_checks import BUILD, CACHE, SOURCES, TRACES, storage_checks
+from builddoctor.gates.subprocesses import run_captured
+from builddoctor.projects.archs import Arch
+from builddoctor.projects.catalogue import find_known, known_names, nearest_project, recognise
+from builddoctor.projects.source_tree import examine_source
+from builddoctor.scheduler.budget import few_units
+from builddoctor.system.machine_probe import probe_machine, read_neighbours
+from builddoctor.system.oom_evidence import read_visibility
+from builddoctor.system.probes import Deadline, job_pool
+from builddoctor.system.root import SystemRoot
+from builddoctor.toolchain.build_tools import examine_build_tools, unasked_build_tools
+from builddoctor.toolchain.inventory import PROBES_S, examine_toolchain
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +69,7 @@ def examine(root: SystemRoot, env: Mapping[str, str], question: Question) -> Rep
     """All checks. Takes about as long as the slowest program asked: well under two seconds."""
     read = _read(root, env, question)
     subject, machine = question.subject, read.machine
-    checks = memory_checks(machine, _weight(question), archs=len(subject.archs))
+    checks = memory_checks(machine, _heavy(question), archs=len(subject.archs))
     checks += neighbour_checks(
         read.neighbours, host=machine.host, headroom_mib=machine.headroom_mib, reserve_mib=machine.reserve_mib
     )
@@ -90,7 +88,7 @@ def examine_briefly(root: SystemRoot, env: Mapping[str, str], question: Question
     """
     read = _read(root, env, question, with_tools=with_tools)
     subject = question.subject
-    checks = memory_checks(read.machine, _weight(question), archs=len(subject.archs)) + _disk(read, subject)
+    checks = memory_checks(read.machine, _heavy(question), archs=len(subject.archs)) + _disk(read, subject)
     if read.toolchain.toolkit is not None:
         # Without one, the build itself knows better whether it needs it.
         checks += _toolchain(read, subject, env)
@@ -103,8 +101,8 @@ def examine_briefly(root: SystemRoot, env: Mapping[str, str], question: Question
 def _read(root: SystemRoot, env: Mapping[str, str], question: Question, *, with_tools: bool = True) -> _Read:
     """Programs are asked while files are read. ``with_tools``: cmake, python and ninja too, which take longest."""
     subject = question.subject
-    patience = Patience(PATIENCE_S)
-    with side_by_side(patience) as pool:
+    deadline = Deadline(PROBES_S)
+    with job_pool(deadline) as pool:
         toolchain = pool.submit(
             partial(
                 examine_toolchain,
@@ -113,15 +111,16 @@ def _read(root: SystemRoot, env: Mapping[str, str], question: Question, *, with_
                 wanted=question.wanted_toolkit,
                 site_folders=question.site_folders,
                 known=question.known_toolkit,
-                patience=patience,
+                run=run_captured,
+                deadline=deadline,
             )
         )
         source = examine_source(subject.folder, env) if subject.folder is not None else None
         # What an earlier build left asks for the version of its ninja.
         asked = with_tools or (source is not None and bool(source.build_folders))
-        ask_tools = partial(examine_build_tools, env, source, patience=patience)
+        ask_tools = partial(examine_build_tools, env, source, run=run_captured, deadline=deadline)
         tools = pool.submit(ask_tools if asked else partial(unasked_build_tools, env))
-        folders = [(BUILD, _build_folder(source))] if source is not None else []
+        folders = [(SOURCES, Path(source.folder)), (BUILD, _build_folder(source))] if source is not None else []
         folders += [(role, path) for role, path in ((CACHE, question.cache), (TRACES, question.traces)) if path]
         return _Read(
             machine=probe_machine(root, env, folders=folders, memory_mib=question.memory_mib),
@@ -146,6 +145,7 @@ def _disk(read: _Read, subject: Subject) -> list[Check]:
         open_units=few_units(machine.cores, machine.budget_mib),
         archs=max(1, len(subject.archs)),
         needs_nvcc=read.toolchain.toolkit is not None or read.toolchain.trouble == "temporary",
+        wsl2=machine.platform.wsl_version == 2,
     )
 
 
@@ -182,7 +182,7 @@ def _has_cuda(read: _Read, subject: Subject) -> bool:
 
 
 def _compiles_cuda(read: _Read, subject: Subject, env: Mapping[str, str]) -> bool:
-    """CUDA code is compiled for certain, and nobody chooses another host compiler for it, or has nvcc take any."""
+    """CUDA code is compiled for certain, with the host compiler that nvcc takes by itself, and checked by nvcc."""
     if read.source is None:
         return _has_cuda(read, subject)
     always = read.source.files.cuda_certain or (subject.known is not None and subject.known.always_cuda)
@@ -217,9 +217,9 @@ def _source(read: _Read, subject: Subject, env: Mapping[str, str]) -> list[Check
     )
 
 
-def _weight(question: Question) -> Weight:
+def _heavy(question: Question) -> HeavyPhase:
     known = question.subject.known
-    return weigh(
+    return heavy_phase(
         traced_mib=question.traced_mib,
         known_mib=known.heavy_phase_mib if known is not None else None,
         known_source=known.heavy_source if known is not None else "",
@@ -238,3 +238,81 @@ def _report(machine: Machine, subject: Subject, checks: Sequence[Check]) -> Repo
         limited_by=machine.limited_by,
         checks=tuple(checks),
     )
+
+
+# -- what is examined ------------------------------------------------------------------------------------------------
+
+
+BUILD_FILES = ("setup.py", "pyproject.toml", "CMakeLists.txt", "build.ninja", ".gitmodules")
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """One project, as far as it is known."""
+
+    folder: Path | None = None
+    """its sources; None where only its name is known, or there is no project at all"""
+    known: KnownProject | None = None
+    archs: tuple[Arch, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What the page calls it; empty without a project."""
+        if self.known is not None:
+            return self.known.title
+        return self.folder.name if self.folder is not None else ""
+
+
+def current_folder() -> Path | None:
+    """None when it has been deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
+def find_subject(named: str | None, here: Path | None, archs: tuple[Arch, ...]) -> Subject:
+    """What ``named`` (a path or a project's name; None for ``here``) stands for. ``here`` is None when it is gone.
+
+    Raises ProjectNotFoundError, NoBuildSystemError for a file, UsageError for a name of no letters.
+
+    A name goes before a folder of that name inside that project's own checkout: TransformerEngine's holds a package
+    ``transformer_engine``.
+    """
+    if named is None:
+        return subject_of(here, archs) if here is not None and is_project(here) else Subject(archs=archs)
+    if not named.strip():
+        raise UsageError("the name of the project is empty", hint="builddoctor doctor .")
+    known = find_known(named) if "/" not in named else None
+    if known is not None and here is not None and recognise(here) == known:
+        return Subject(folder=here, known=known, archs=archs)
+    folder = Path(here or "/", os.path.expanduser(named))
+    if here is None and known is None and not os.path.isabs(os.path.expanduser(named)):
+        raise ProjectNotFoundError(
+            f"the current folder has been deleted, so there is no {named} in it",
+            hint="give its full path",
+        )
+    if os.path.isfile(folder):
+        above = os.path.dirname(named) or "."
+        raise NoBuildSystemError(
+            f"{named} is a file, not a project folder", hint=f"builddoctor doctor {shlex.quote(above)}"
+        )
+    if os.path.isdir(folder) and (known is None or recognise(folder) == known):
+        return subject_of(folder, archs)
+    if known is not None:
+        return Subject(known=known, archs=archs)
+    close = nearest_project(named)
+    raise ProjectNotFoundError(
+        f"neither a folder nor a project that we know: {named}",
+        hint=f"did you mean `builddoctor doctor {close}`?" if close else f"known by name: {', '.join(known_names())}",
+    )
+
+
+def subject_of(folder: Path, archs: tuple[Arch, ...]) -> Subject:
+    """The project in this folder."""
+    real = Path(os.path.realpath(folder))
+    return Subject(folder=real, known=recognise(real), archs=archs)
+
+
+def is_project(folder: Path) -> bool:
+    """There is something here that can be built."""
+    return any(os.path.exists(folder / name) for name in BUILD_FILES)

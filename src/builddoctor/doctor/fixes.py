@@ -1,7 +1,7 @@
 """The harmless fixes of ``doctor --fix``, planned: what would be done, in words, before anything is. Pure.
 
 Covers: ``tmpdir`` (another folder for temporary files, remembered) and ``submodules`` (fetched by git).
-Does *not* cover: doing it (``supervise.fixing``).
+Does *not* cover: doing it (``runtime.fixing``).
 """
 
 from __future__ import annotations
@@ -11,21 +11,18 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from builddoctor.doctor.storage import TMPDIR_FIX
-from builddoctor.doctor.tmpdirs import best
-from builddoctor.model.check import Check
-from builddoctor.model.machine import Place
-from builddoctor.units import escaped, format_mib
+from builddoctor.core.check import Check, FixName
+from builddoctor.core.machine import Place
+from builddoctor.core.units import escaped, format_mib
+from builddoctor.doctor.storage_checks import best
 
-SUBMODULES_FIX = "submodules"
 FETCH_SUBMODULES = ("git", "submodule", "update", "--init", "--recursive")
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that can be done without asking anybody else. Just one of ``folder`` and ``command`` is set."""
+    """One thing that this user can do alone. Just one of ``folder`` and ``command`` is set."""
 
-    name: str
-    """as in ``Check.fix``"""
+    name: FixName
     what: str
     """what will be done, in one line"""
     folder: str = ""
@@ -90,8 +87,8 @@ def plan_fixes(
     """
     asked = dict.fromkeys(check.fix for check in checks if check.fix)
     plans = {
-        TMPDIR_FIX: lambda: _move_tmpdir(candidates, build_device),
-        SUBMODULES_FIX: lambda: _fetch_submodules(project, is_git=is_git, starts=starts),
+        FixName.TMPDIR: lambda: _move_tmpdir(candidates, build_device),
+        FixName.SUBMODULES: lambda: _fetch_submodules(project, is_git=is_git, starts=starts),
     }
     return [plans[name]() for name in asked if name in plans]
 
@@ -101,13 +98,13 @@ def _move_tmpdir(candidates: Sequence[Place], build_device: str) -> Fix:
     if place is None:
         what = "put temporary files on a disk"
         obstacle = "no folder on a disk with 1 GiB free was found; name one: `export TMPDIR=/some/folder`"
-        return Fix(name=TMPDIR_FIX, what=what, obstacle=obstacle)
+        return Fix(name=FixName.TMPDIR, what=what, obstacle=obstacle)
     room = "" if place.free_mib is None else f", {format_mib(place.free_mib)} free"
     what = (
         f"temporary files of later `builddoctor build` and `run` go to {place.path} "
         f"({place.filesystem or 'unknown file system'}{room}), as long as your own TMPDIR is unfit"
     )
-    return Fix(name=TMPDIR_FIX, what=what, folder=place.path)
+    return Fix(name=FixName.TMPDIR, what=what, folder=place.path)
 
 
 def _fetch_submodules(project: str, *, is_git: bool, starts: Sequence[str]) -> Fix:
@@ -118,7 +115,7 @@ def _fetch_submodules(project: str, *, is_git: bool, starts: Sequence[str]) -> F
             f"`cd {shlex.quote(project)} && {shlex.join(FETCH_SUBMODULES)}`"
         )
     return Fix(
-        name=SUBMODULES_FIX,
+        name=FixName.SUBMODULES,
         what="fetch the submodules that are missing, without any hooks of the checkout's own",
         command=FETCH_SUBMODULES,
         cwd=project,

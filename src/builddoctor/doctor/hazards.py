@@ -1,6 +1,6 @@
 """Known bugs of compilers that cost people their memory or their day: a warning where everything about them fits.
 
-Each entry is somebody's report, with its source. None is proof that this build will meet it, so none stops a build.
+Each entry is a public report, with its source. None is proof that this build will meet it, so none stops a build.
 Does *not* cover: what a project needs in memory when nothing is wrong.
 """
 
@@ -10,10 +10,10 @@ import shlex
 
 import msgspec
 
-from builddoctor.doctor.arch_table import Version, spelled, version_parts
-from builddoctor.doctor.toolkit import install_hint
-from builddoctor.model.check import Check, Status
-from builddoctor.model.toolchain import Toolchain
+from builddoctor.core.check import Check, Status, Topic
+from builddoctor.core.toolchain import Toolchain
+from builddoctor.doctor.cuda_checks import install_hint
+from builddoctor.doctor.tool_versions import Version, release, spelled
 from builddoctor.projects.archs import Arch
 
 
@@ -26,7 +26,7 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True):
     since: Version = ()
     """first nvcc that it was met with"""
     before: Version = ()
-    """first nvcc without it, or the first that nobody reported"""
+    """first nvcc without it, or the first without a report of it"""
     machine: str = ""
     """``aarch64`` or ``x86_64``"""
     archs: tuple[str, ...] = ()
@@ -145,10 +145,10 @@ def hazard_checks(
 
     ``machine`` as uname says it; ``project`` by its import name; ``cpp``: ``c++20`` where the standard is known.
     """
-    version = version_parts(toolchain.toolkit.version) if toolchain.toolkit is not None else ()
+    version = release(toolchain.toolkit.version) if toolchain.toolkit is not None else ()
     if not version:
         return []
-    numbers = {f"{arch.major}{arch.minor}" for arch in archs}
+    asked = {f"{arch.major}{arch.minor}" for arch in archs}
     wanted = project.lower().replace("-", "_")
     has_conda = bool(conda_prefix) and any(host.driver.startswith(f"{conda_prefix}/") for host in toolchain.hosts)
     return [
@@ -157,7 +157,7 @@ def hazard_checks(
         if hazard.since <= version
         and (not hazard.before or version < hazard.before)
         and hazard.machine in ("", machine)
-        and (not hazard.archs or numbers.intersection(hazard.archs))
+        and (not hazard.archs or asked.intersection(hazard.archs))
         and (not hazard.projects or wanted in hazard.projects)
         and hazard.cpp in ("", cpp)
         and (has_conda or not hazard.conda_compiler)
@@ -166,15 +166,14 @@ def hazard_checks(
 
 def _warning(hazard: Hazard, toolchain: Toolchain, version: str) -> Check:
     tool = f"nvcc {version}" if hazard.tool == "nvcc" else f"{hazard.tool} of {version}"
-    return Check(
-        name=f"hazard-{hazard.name}",
-        topic="nvcc",
-        status=Status.WARNING,
-        text=f"known hazard: {tool} {hazard.what} ({', '.join(hazard.sources)})",
-        hint=hazard.advice or _newer(hazard, toolchain),
+    return Topic.NVCC.check(
+        f"hazard-{hazard.name}",
+        Status.WARNING,
+        f"known hazard: {tool} {hazard.what} ({', '.join(hazard.sources)})",
+        hazard.advice or _newer(hazard, toolchain),
     )
 
 
 def _newer(hazard: Hazard, toolchain: Toolchain) -> str:
-    fit = [place for place in toolchain.others if version_parts(place.version) >= hazard.before]
+    fit = [place for place in toolchain.others if release(place.version) >= hazard.before]
     return f"--toolkit {shlex.quote(fit[0].folder)}" if fit else install_hint(hazard.before)

@@ -2,31 +2,49 @@
 
 Covers: one SQLite file shared by all builds of a user. Every failure ends in a sentence in ``problem``, and in a
 history that knows nothing and keeps nothing from then on. A file that is no database, or a damaged one, is moved
-aside and a new one begun. A file that another build holds just now is no failure for a reader: the answer is "not
-known".
-Does *not* cover: where the file is (``supervise.folders``), or what figures are worth (``policy.past``).
+aside, once however many builds find it, and a new one begun. A file that another program holds just now, or that a
+newer version wrote, is sound; a reader that finds it busy is answered "not known".
+Does *not* cover: where the file is (``runtime.folders``), or what figures are worth (``estimation.past``).
 
 The journal is SQLite's classic one: its other mode needs shared memory, which folders on a network do not have. A
 connection may be used by one thread at a time; each thread of a process opens its own.
+
+A file is never moved aside while a build of ours opens or uses it. SQLite finds a journal by the name of its file: a
+connection to the file that was moved takes the new file's journal for its own, and rolls it back
+(https://www.sqlite.org/howtocorrupt.html, 4.2). So each use holds a lock file shared, and moving aside holds it alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from builddoctor.history.damage import alone_with, check, is_damage, move_aside, size_mib
-from builddoctor.history.rows import fits_archs, key, past_phase, record, time_of, values, work_of
-from builddoctor.history.schema import COLUMNS, EXACTLY, VERSION, bring_up_to_date, version_of
-from builddoctor.model.past import FinishedUnit, PastUnit, UnitKey
-from builddoctor.model.phase import PhaseKind
-from builddoctor.policy.past import unit_distance
+from builddoctor.core.past import FinishedUnit, PastUnit, UnitKey
+from builddoctor.core.phase import PhaseKind
+from builddoctor.core.units import MIB
+from builddoctor.estimation.past import unit_distance
+from builddoctor.history.tables import (
+    COLUMNS,
+    EXACTLY,
+    VERSION,
+    bring_up_to_date,
+    fits_archs,
+    key,
+    past_phase,
+    record,
+    time_of,
+    values,
+    version_of,
+    work_of,
+)
 
 BUSY_S = 5.0
 """A writer waits this long for another build's; each holds the file for milliseconds."""
@@ -36,13 +54,20 @@ MOST_MIB = 64.0
 """Then the units seen longest ago go. A unit of few architectures takes 2 KiB, one of many 20."""
 
 MOVE_WAIT_S = 2.0
-"""For another build that moves the damaged file aside, when there is time; in the midst of a build there is none."""
+"""How long opening waits for another build that moves the damaged file aside. During a build nothing waits."""
 
 LEAST_GOING = 100
 
 MOST_WORKS = 2000
 """Units whose phases are read at once."""
 
+CHECKED_WHOLE_MIB = 2.0
+"""A larger file is not read through when it is opened: 1.3 ms a MiB, and what it takes to get it from the disk."""
+
+AGAIN_S = 0.02
+"""Between two attempts to get the lock."""
+
+_DAMAGED = ("not a database", "malformed", "corrupt", "disk image", "no such table", "no such column")
 _UNWRITABLE = "the history {} can be read but not written: this build is not added to it"
 
 _T = TypeVar("_T")
@@ -69,7 +94,9 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 class History:
     """An open history file. Use ``History.open``."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, *, writable: bool) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, *, busy_s: float, writable: bool, inode: int
+    ) -> None:
         self.path = path
         self.writable = writable
         self.problem = ""
@@ -77,6 +104,8 @@ class History:
         self.busy = False
         """the last question had no answer, since another program held the file"""
         self._connection = connection
+        self._busy_s = busy_s
+        self._inode = inode
 
     @classmethod
     def open(cls, path: Path, *, busy_s: float = BUSY_S) -> Opened:
@@ -86,16 +115,19 @@ class History:
         except OSError as error:
             return Opened(history=None, problem=f"no history: cannot make {path.parent}: {error.strerror}")
         try:
-            history = cls._open(path, busy_s)
+            with _held(path, fcntl.LOCK_SH, wait_s=MOVE_WAIT_S):
+                history = cls._open(path, busy_s)
             return Opened(history=history, problem="" if history.writable else _UNWRITABLE.format(path))
+        except BlockingIOError:
+            return Opened(history=None, problem=f"no history: another build moves {path} aside just now", busy=True)
         except sqlite3.Error as error:
             if _is_busy(error):
                 return Opened(history=None, problem=f"no history: {path}: {error}", busy=True)
-            if not is_damage(error):
+            if not _is_damage(error):
                 return cls._read_only(path, busy_s, error)
         try:
-            with alone_with(path, wait_s=MOVE_WAIT_S):
-                aside = move_aside(path)
+            with _held(path, fcntl.LOCK_EX, wait_s=MOVE_WAIT_S):
+                aside = _move_aside(path)
                 history = cls._open(path, busy_s)
         except (OSError, sqlite3.Error) as error:
             problem = f"no history: {path} is damaged and cannot be moved aside: {error}"
@@ -110,6 +142,7 @@ class History:
 
     def wait_at_most(self, busy_s: float) -> None:
         """How long a question waits for another build's writing, from now on."""
+        self._busy_s = busy_s
         self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * busy_s)}")
 
     @classmethod
@@ -122,11 +155,12 @@ class History:
             connection.execute("PRAGMA synchronous = NORMAL")
             if version_of(connection) < VERSION:
                 bring_up_to_date(connection)
-            check(connection)
+            _check(connection)
         except BaseException:
             connection.close()
             raise
-        return cls(path, connection, writable=os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+        writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+        return cls(path, connection, busy_s=busy_s, writable=writable, inode=path.stat().st_ino)
 
     @classmethod
     def _read_only(cls, path: Path, busy_s: float, error: sqlite3.Error) -> Opened:
@@ -143,11 +177,12 @@ class History:
             return Opened(history=None, problem=problem)
         try:
             connection.text_factory = _text
-            check(connection)
+            _check(connection)
         except sqlite3.Error as again:
             connection.close()
             return Opened(history=None, problem=f"no history: {path}: {again}", busy=_is_busy(again))
-        return Opened(history=cls(path, connection, writable=False), problem=_UNWRITABLE.format(path))
+        history = cls(path, connection, busy_s=busy_s, writable=False, inode=path.stat().st_ino)
+        return Opened(history=history, problem=_UNWRITABLE.format(path))
 
     def close(self) -> None:
         with contextlib.suppress(sqlite3.Error):
@@ -252,23 +287,30 @@ class History:
         return self._ask(write, None)
 
     def _ask(self, action: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
-        """Do it; from the first failure on, nothing any more."""
+        """The action's answer; after the first failure ``otherwise``, always."""
         self.busy = False
         if self.problem:
             return otherwise
         try:
-            return action(self._connection)
+            with _held(self.path, fcntl.LOCK_SH, wait_s=self._busy_s):
+                if self.path.stat().st_ino == self._inode:
+                    return action(self._connection)
+            self.problem = f"the history {self.path} was damaged, and another build began a new one"
+        except BlockingIOError:
+            self.busy = True
+        except OSError as error:
+            self.problem = f"the history {self.path} cannot be used any more: {error.strerror}"
         except (sqlite3.Error, ValueError, OverflowError) as error:
             if _is_busy(error):
                 self.busy = True
                 return otherwise
             self.problem = f"the history {self.path} cannot be used any more: {error}"
-            if isinstance(error, sqlite3.Error) and is_damage(error):
+            if isinstance(error, sqlite3.Error) and _is_damage(error):
                 self.close()
-                with contextlib.suppress(OSError), alone_with(self.path, wait_s=0.0):
-                    if (aside := move_aside(self.path)) is not None:
+                with contextlib.suppress(OSError), _held(self.path, fcntl.LOCK_EX, wait_s=0.0):
+                    if (aside := _move_aside(self.path)) is not None:
                         self.problem = f"the history {self.path} was damaged; it is now {aside.name}"
-            return otherwise
+        return otherwise
 
 
 def _is_busy(error: Exception) -> bool:
@@ -289,11 +331,13 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _keep_small(db: sqlite3.Connection) -> None:
-    """Let the oldest go where there are too many, or they take too much; some more at once, so that it is not done
-    again by the next build. What has no age goes first."""
+    """Delete the oldest units where there are too many, or they take too much; those without an age first.
+
+    Some more go at once, so that the next build need not do it again.
+    """
     (count,) = db.execute("SELECT COUNT(*) FROM units").fetchone()
     gone = count - MOST_UNITS + min(LEAST_GOING, MOST_UNITS // 10) if count > MOST_UNITS else 0
-    while gone or (count and size_mib(db) > MOST_MIB):
+    while gone or (count and _size_mib(db) > MOST_MIB):
         gone = gone or max(1, count // 10)
         db.execute(
             "DELETE FROM units WHERE id IN "
@@ -306,3 +350,99 @@ def _keep_small(db: sqlite3.Connection) -> None:
 def _text(content: bytes) -> str:
     """What is no UTF-8 (a damaged row) must not hide all others."""
     return content.decode(errors="replace")
+
+
+# -- damage --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _held(path: Path, how: int, *, wait_s: float) -> Iterator[None]:
+    """Hold the history shared (``LOCK_SH``, to use it) or alone (``LOCK_EX``, to move it aside); the kernel lets go
+    when we end.
+
+    By a lock file beside it, which stays. Where there can be none (a folder that is only read, a disk without locks)
+    nobody moves the history aside either: it is used without. Raises OSError when it is to be held alone and cannot be,
+    also (EAGAIN) when others hold it for longer than ``wait_s``: one may be stopped, or its disk may hang.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            held.callback(os.close, descriptor)
+            _lock(descriptor, how, wait_s)
+        except BlockingIOError:
+            raise
+        except OSError:
+            if how == fcntl.LOCK_EX:
+                raise
+        yield
+
+
+def _lock(descriptor: int, how: int, wait_s: float) -> None:
+    until_s = time.monotonic() + wait_s
+    while True:
+        try:
+            return fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until_s:
+                raise
+            time.sleep(AGAIN_S)
+
+
+def _move_aside(path: Path) -> Path | None:
+    """Rename a damaged file, and its journal, which belongs to it; None when it is sound by now. Raises OSError.
+
+    Another process may have found the same damage first: then the file is a new one, and stays.
+    """
+    if _is_sound(path):
+        return None
+    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    with contextlib.suppress(OSError):
+        # First: once the file is gone, a journal of that name is the new file's.
+        os.replace(f"{path}-journal", f"{aside}-journal")
+    os.replace(path, aside)
+    return aside
+
+
+def _is_sound(path: Path) -> bool:
+    """A whole history, or one that another process is about to begin."""
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1.0)
+        if version_of(connection) >= VERSION:
+            _check(connection, whole=True)
+    except sqlite3.Error as error:
+        return not _is_damage(error)
+    else:
+        return True
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+def _check(connection: sqlite3.Connection, *, whole: bool = False) -> None:
+    """Raise an error for a file that is torn, not ours, or of another version.
+
+    A file that lost its end shows at the first question, whatever its size. A damaged page of a large one shows when
+    it is read, unless the ``whole`` is read now.
+    """
+    version = version_of(connection)
+    if version != VERSION:
+        raise sqlite3.OperationalError(f"its schema has version {version}, this builddoctor's has {VERSION}")
+    if whole or _size_mib(connection) <= CHECKED_WHOLE_MIB:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found is None or found[0] != "ok":
+            raise sqlite3.DatabaseError("database disk image is malformed")
+    connection.execute("SELECT kind, arch, tool, builds, seen, updated_at FROM phases LIMIT 1").fetchone()
+    connection.execute(f"SELECT id, {COLUMNS}, updated_at FROM units LIMIT 1").fetchone()  # noqa: S608
+
+
+def _size_mib(connection: sqlite3.Connection) -> float:
+    """What the file holds, without pages that are free to be used again."""
+    (pages,), (free,), (page_bytes,) = (
+        connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
+    )
+    return float((pages - free) * page_bytes) / MIB
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return any(word in str(error) for word in _DAMAGED)

@@ -1,1 +1,1 @@
-"""Named machines for planning: figures with their sources."""
+"""Named machines for planning: figures with their sources, as TOML."""

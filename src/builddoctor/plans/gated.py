@@ -1,8 +1,8 @@
 """What a build under gates would take: the production policy on a virtual clock.
 
-Covers: time, peak and order of a recipe's units on one machine. Peaks depend on which phases happen to run side by
-side: so the build is simulated a few times with slightly other times, and the middle peak is taken. A build of very
-many units is simulated in part.
+Covers: a recipe's units as builddoctor would run them on a machine: with which threads, how fast at best, and their
+time, peak and order when simulated. Peaks depend on which phases happen to run side by side: so the build is simulated
+a few times with slightly other times, and the middle peak is taken. A build of very many units is simulated in part.
 Does *not* cover: the search for a better order than longest first: it would take seconds, and shortens a build by some
 percent where memory is tight. Other users of the machine; configure steps.
 """
@@ -13,15 +13,15 @@ import random
 
 import msgspec
 
-from builddoctor.model.plan import Range
-from builddoctor.plans.hosts import PlanHost
-from builddoctor.plans.production import HELD_SHARE
-from builddoctor.policy.budget import slots, window
-from builddoctor.policy.past import median
-from builddoctor.simulate.exact import ExactEstimator
-from builddoctor.simulate.of_recipe import capped
+from builddoctor.core.plan import Range
+from builddoctor.core.recipe import Recipe
+from builddoctor.estimation.past import median
+from builddoctor.gates.knobs import settle
+from builddoctor.plans.inputs import PlanHost
+from builddoctor.scheduler.budget import slots, window
+from builddoctor.simulate.of_recipe import AROUND_S, capped, workload
 from builddoctor.simulate.result import Host, Result, Rules
-from builddoctor.simulate.shipped import as_shipped
+from builddoctor.simulate.shipped import ExactEstimator, as_shipped
 from builddoctor.simulate.what_if import BETWEEN_PHASES_S, steady
 from builddoctor.simulate.workload import Workload, lower_bound_s
 
@@ -37,11 +37,15 @@ MOST_AT_ALL = 20_000
 """Phases of a simulation; more where a part of the build would not fill the cores."""
 
 MOST_LOOKS = 30_000
-"""at memory, in a simulation: as ``simulate.what_if``"""
+"""Samples of memory in a simulation: as ``simulate.what_if``."""
 
 
 FEW_LOOKS = 400
-"""Where time alone is asked for."""
+"""Samples where only the time is asked for."""
+
+
+HELD_SHARE = 0.6
+"""What a phase holds on average, as a share of its peak, and what is kept for it before it holds that."""
 
 
 class Gated(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,3 +160,45 @@ def _whole_s(result: Result, times: float) -> float:
         return result.makespan_s
     last_start_s = max(_starts(result).values(), default=0.0)
     return times * last_start_s + result.makespan_s - last_start_s
+
+
+class GatedWork:
+    """One recipe, for any machine with pages of one size."""
+
+    def __init__(self, recipe: Recipe, *, allowance_mib: float) -> None:
+        self._recipe = recipe
+        self._allowance_mib = allowance_mib
+        archs = ({phase.arch for phase in unit.phases if phase.arch} for unit in recipe.units)
+        self._archs = max(1, max(map(len, archs), default=1))
+        self.one_thread = workload(recipe, allowance_mib=allowance_mib, around_s=AROUND_S)
+        self._area = sum(phase.peak_mib * phase.wall_s for unit in self.one_thread.units for phase in unit.phases)
+        self._work_s = self.one_thread.work_s
+        self._longest_s = max((unit.wall_s for unit in self.one_thread.units), default=0.0)
+
+    def threads(self, host: PlanHost) -> int:
+        """nvcc's in command lines; one where no unit is for several architectures."""
+        jobs = window(host.cores, host.budget_mib)
+        return min(self._archs, settle({}, window=jobs, cores=host.cores, ignore_caps=False).threads)
+
+    def work(self, host: PlanHost) -> Workload:
+        """A unit at its gate gets a thread for each of its architectures, where its share of the cores allows that, and
+        one where memory, and not cores, is what is short (``scheduler.opening``)."""
+        tight = HELD_SHARE * self._area / max(host.budget_mib, 1.0) > self._work_s / host.cores
+        if self._archs == 1 or tight:
+            return self.one_thread
+        shared = workload(
+            self._recipe,
+            threads=self._archs,
+            cores=host.cores,
+            allowance_mib=self._allowance_mib,
+            around_s=AROUND_S,
+        )
+        # Each architecture asks for itself, so that a unit fits whose architectures do not fit together.
+        pairs = zip(shared.units, self.one_thread.units, strict=True)
+        units = (many if many.peak_mib <= host.budget_mib else one for many, one in pairs)
+        return msgspec.structs.replace(shared, units=tuple(units))
+
+    def bound_s(self, host: PlanHost) -> float:
+        """No order is much faster, with one thread."""
+        by_memory_s = HELD_SHARE * self._area / max(host.budget_mib, 1.0)
+        return max(self._work_s / host.cores, by_memory_s, self._longest_s)

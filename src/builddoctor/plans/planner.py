@@ -1,17 +1,22 @@
 """A recipe and a machine made into a plan.
 
 Covers: the window and threads that a build would get there, its time, peak and order under gates, stages and the best
-fixed number of jobs without them, what other memory and cores would do, units that do not fit, hazards and notes.
-Does *not* cover: finding the recipe (``recipes``), or showing the plan (``render.plan``).
+fixed number of jobs without them, what other memory and cores would do, units that do not fit, hazards and notes; a
+recipe of more architectures than are wanted, cut to those.
+Does *not* cover: finding the recipe (``plans.inputs``), or showing the plan (``ui.plan_page``).
 
 **Ranges.** Around the predicted time and peak lies what predictions were off where they could be measured
 (``TIME_SHARE``, ``PEAK_SHARE``), and what several simulations with slightly other times gave. They grow with the spread
 of the recipe's runs, with figures that are not measured on the real tools, with each difference between the recipe and
-what is planned, and for a machine that nobody has measured: its cores may be faster or slower than the recipe's. The
+what is planned, and for a machine that was not measured: its cores may be faster or slower than the recipe's. The
 upper end of the peak is never above the budget that builddoctor admits within, unless the simulation is.
 
-**Larger pages.** No compiler was measured on a kernel with 64 KiB pages. What ``recipes.matching`` allows for them is
+**Larger pages.** No compiler was measured on a kernel with 64 KiB pages. What ``recipes.match`` allows for them is
 added to every phase, and said to be an allowance.
+
+**Architectures.** What a recipe has for architectures that are not wanted is left out. A recipe that lacks some is
+taken as it is, and the difference said. What a unit is compiled for beyond the architectures that its build was for
+(TransformerEngine's grouped GEMM: sm_90a, always) stays.
 """
 
 from __future__ import annotations
@@ -20,17 +25,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from builddoctor.model.plan import Alternative, Plan, Range, Stage
-from builddoctor.model.recipe import Hazard, PhaseFigures, Recipe, RecipeUnit
-from builddoctor.plans.archs import for_archs
-from builddoctor.plans.gated import Gated, free_mib, gated, quickly
-from builddoctor.plans.hosts import PlanHost, scaled
-from builddoctor.plans.plain import Plain
-from builddoctor.plans.production import Production
-from builddoctor.policy.budget import window
-from builddoctor.recipes.matching import page_allowance_mib
+from builddoctor.core.phase import PhaseKind
+from builddoctor.core.plan import Alternative, Plan, Range, Stage
+from builddoctor.core.recipe import Hazard, PhaseFigures, Recipe, RecipeUnit
+from builddoctor.core.units import format_mib
+from builddoctor.plans.gated import Gated, GatedWork, free_mib, gated, quickly
+from builddoctor.plans.inputs import PlanHost, scaled
+from builddoctor.plans.staged import UngatedWork
+from builddoctor.recipes.match import page_allowance_mib
+from builddoctor.scheduler.budget import window
 from builddoctor.simulate.workload import Workload
-from builddoctor.units import format_mib
 
 TIME_SHARE = 0.15
 PEAK_SHARE = 0.10
@@ -38,7 +42,7 @@ PEAK_SHARE = 0.10
 
 NOT_MEASURED = {"measured": (0.0, 0.0), "derived": (0.15, 0.3), "emulated": (0.12, 0.5)}
 """(of the peak, of the time). Emulated: large phases under aarch64's tools lie between 3 % below and 12 % above those
-of x86-64 (DESIGN 2); the time under an emulator says little."""
+of x86-64 (of TransformerEngine 2.8, sm_100); the time under an emulator says little."""
 
 OTHER_MACHINE = 0.15
 EACH_DIFFERENCE = 0.05
@@ -50,7 +54,7 @@ CORE_SHARES = (0.5, 1.0, 2.0)
 MOST_SIMULATED = 800
 """Phases of a build whose alternatives are simulated, each of them; of a larger one they are worked out."""
 
-MOST_WORK_S = 1e8
+DEVICE = (PhaseKind.CICC, PhaseKind.PTXAS)
 
 
 def make_plan(
@@ -64,23 +68,24 @@ def make_plan(
     distance: float = 0.0,
 ) -> Plan:
     """``name``: the recipe's, or its file's. ``archs``: those wanted, where they are not the recipe's own. ``differs``:
-    how else the recipe is not for this, in words, and ``distance`` how far (as ``policy.past``); both widen ranges."""
+    how else the recipe is not for this, in words, and ``distance`` how far (as ``estimation.past``); both widen
+    ranges."""
     recipe, arch_words, notes = for_archs(recipe, archs)
-    # Whoever compared the recipe with what is wanted has said so already.
+    # The comparison of the recipe with what is wanted may have said so already.
     differs = (
         *differs,
         *(words for words in arch_words if not any("arch" in each or "sm_" in each for each in differs)),
     )
     allowance_mib = round(page_allowance_mib(recipe.fingerprint.page_kib, host.page_kib), 1)
     free = free_mib(host)
-    production = Production(recipe, allowance_mib=allowance_mib)
-    work = production.work(host)
+    gated_work = GatedWork(recipe, allowance_mib=allowance_mib)
+    work = gated_work.work(host)
     too_big = [unit for unit in recipe.units if _peak_mib(unit, allowance_mib) > free]
     fitting = msgspec.structs.replace(work, units=tuple(unit for unit in work.units if unit.peak_mib <= free))
     peak_off, time_off = _off(recipe, host, len(differs), distance)
     margin = max(LEAST_MARGIN, peak_off - PEAK_SHARE)
     found = gated(fitting, host, margin=margin)
-    plain = Plain(recipe, allowance_mib=allowance_mib)
+    plain = UngatedWork(recipe, allowance_mib=allowance_mib)
     stages = plain.staged(host, free_mib=free, by_arch=by_arch)
     return Plan(
         recipe=name,
@@ -99,7 +104,7 @@ def make_plan(
         page_kib=host.page_kib,
         page_allowance_mib=allowance_mib,
         window=window(host.cores, host.budget_mib),
-        threads=production.threads(host),
+        threads=gated_work.threads(host),
         order=_order(work, fitting, found),
         stages=tuple(_rounded(stage) for stage in stages.stages),
         peak_mib=round(found.peak_mib, 1),
@@ -111,7 +116,7 @@ def make_plan(
         ),
         staged_s=None if too_big else round(stages.makespan_s, 1),
         static=plain.best_static(host, free_mib=free),
-        alternatives=_alternatives(production, plain, host, found, margin),
+        alternatives=_alternatives(gated_work, plain, host, found, margin),
         too_big=tuple(f"{unit.place}: {format_mib(_peak_mib(unit, allowance_mib))}" for unit in too_big),
         hazards=hazards_on(recipe, host.host_arch),
         notes=(*notes, *_notes(recipe, host, allowance_mib, free), *host.notes),
@@ -130,7 +135,7 @@ def _peak_mib(unit: RecipeUnit, allowance_mib: float) -> float:
 def _off(recipe: Recipe, host: PlanHost, differences: int, distance: float) -> tuple[float, float]:
     """How far peak and time may be off, as shares: see above."""
     peak, time = NOT_MEASURED[recipe.origin.provenance]
-    # A distance has what is not measured in it already.
+    # The distance contains the share for figures that are not measured.
     apart = max(EACH_DIFFERENCE * differences, distance - peak)
     other = 0.0 if host.measured else OTHER_MACHINE
     peaks = [(phase.cpu_s, phase.high_mib / phase.peak_mib - 1) for phase in _phases(recipe) if phase.peak_mib > 0]
@@ -168,12 +173,12 @@ def _order(work: Workload, fitting: Workload, found: Gated) -> tuple[str, ...]:
 
 
 def _alternatives(
-    production: Production, plain: Plain, host: PlanHost, known: Gated, margin: float
+    gated_work: GatedWork, plain: UngatedWork, host: PlanHost, known: Gated, margin: float
 ) -> tuple[Alternative, ...]:
     """Other memory and cores, on the same kind of machine."""
     found = []
-    work = production.one_thread
-    over_bound = known.makespan_s / max(production.bound_s(host), 1e-3)
+    work = gated_work.one_thread
+    over_bound = known.makespan_s / max(gated_work.bound_s(host), 1e-3)
     counts = sorted({max(1, round(host.cores * share)) for share in CORE_SHARES})
     for share in MEMORY_SHARES:
         for cores in counts:
@@ -187,10 +192,10 @@ def _alternatives(
             elif same:
                 time_s = known.makespan_s
             elif work.phases <= MOST_SIMULATED:
-                time_s = quickly(production.work(other), other, margin=margin)
+                time_s = quickly(gated_work.work(other), other, margin=margin)
             else:
                 # As far above the bound as the one that was simulated.
-                time_s = over_bound * production.bound_s(other)
+                time_s = over_bound * gated_work.bound_s(other)
             static = plain.best_static(other, free_mib=free) if fits else None
             found.append(
                 Alternative(
@@ -206,7 +211,7 @@ def _alternatives(
 
 
 def _notes(recipe: Recipe, host: PlanHost, allowance_mib: float, free: float) -> list[str]:
-    """What a person should know of this plan; of the machine: ``plans.hosts``."""
+    """What a person should know of this plan; of the machine: ``plans.inputs``."""
     notes = []
     if allowance_mib:
         notes.append(
@@ -242,3 +247,45 @@ def _rounded(stage: Stage) -> Stage:
         peak_mib=round(stage.peak_mib, 1),
         makespan_s=round(stage.makespan_s, 1),
     )
+
+
+def for_archs(recipe: Recipe, wanted: Sequence[str]) -> tuple[Recipe, tuple[str, ...], tuple[str, ...]]:
+    """The recipe for these, how it differs, and notes. None wanted: the recipe as it is."""
+    known = _known(recipe)
+    if not wanted or set(wanted) == known:
+        return recipe, (), ()
+    missing = [arch for arch in wanted if arch not in known]
+    if missing:
+        others = ", ".join(sorted(known)) or "no architecture"
+        return recipe, (f"it was made for {others}, not for {', '.join(missing)}",), ()
+    always = _compiled(recipe) - known
+    units = tuple(_cut(unit, frozenset(wanted) | always) for unit in recipe.units)
+    left_out = ", ".join(sorted(known - set(wanted)))
+    return msgspec.structs.replace(recipe, units=units), (), (f"what the recipe has of {left_out} is left out",)
+
+
+def _known(recipe: Recipe) -> set[str]:
+    """What its build was for; where it does not say so, all that something is compiled for."""
+    return {arch for arch in recipe.fingerprint.archs if arch} or _compiled(recipe)
+
+
+def _compiled(recipe: Recipe) -> set[str]:
+    return {phase.arch for unit in recipe.units for phase in unit.phases if phase.kind in DEVICE and phase.arch}
+
+
+def _cut(unit: RecipeUnit, wanted: frozenset[str]) -> RecipeUnit:
+    """Without the others' device phases, and the preprocessing that comes before each of them."""
+    has = {phase.arch for phase in unit.phases if phase.kind in DEVICE}
+    if not has & wanted:
+        # Kernels for one architecture alone, which is not wanted: the rest of such a unit was not measured.
+        return unit
+    kept: list[PhaseFigures] = []
+    for at, phase in enumerate(unit.phases):
+        after = unit.phases[at + 1] if at + 1 < len(unit.phases) else None
+        of = phase
+        if phase.kind is PhaseKind.PREPROCESS and after is not None and after.kind is PhaseKind.CICC:
+            of = after
+        if of.kind not in DEVICE or of.arch in wanted or not of.arch:
+            kept.append(phase)
+    archs = tuple(arch for arch in unit.archs if arch in wanted)
+    return msgspec.structs.replace(unit, phases=tuple(kept), archs=archs)

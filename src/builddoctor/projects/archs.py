@@ -1,22 +1,30 @@
-"""Device architectures: as people type them, and as each build system wants them. Pure.
+"""Device architectures: as they are typed, as each build system wants them, and those of this machine's GPUs.
 
 Names of GPUs and their families are those of NVIDIA's table of compute capabilities (developer.nvidia.com/cuda-gpus).
-Does *not* cover: which GPU this machine has (``intercept.gpus``), or what an nvcc knows (``doctor.arch_table``).
+Does *not* cover: what an nvcc knows (``doctor.tool_versions``), or the memory of GPUs, which is not the host's.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+import shutil
+from collections.abc import Mapping
 
 import msgspec
 
-from builddoctor.errors import UsageError
+from builddoctor.core.errors import UsageError
+from builddoctor.gates.subprocesses import run_captured
 
 _ARCH = re.compile(
     r"\A(?:sm_|compute_)?(?P<major>\d{1,2}?)(?P<dot>\.?)(?P<minor>\d)(?P<suffix>[af]?)(?P<ptx>(?:\+ptx)?)\Z",
     re.IGNORECASE,
 )
+
+NVIDIA_SMI_WITHIN_S = 20.0
+"""The driver may have to be loaded first."""
+
+_CAPABILITY = re.compile(r"^\s*(?P<capability>\d{1,2}\.\d)\s*$", re.MULTILINE)
 
 NATIVE = "native"
 """The GPUs of this machine."""
@@ -144,3 +152,18 @@ def arch_environment(archs: tuple[Arch, ...]) -> dict[str, str]:
         "FLASHINFER_CUDA_ARCH_LIST": " ".join(dotted),
         "NATTEN_CUDA_ARCH": ";".join(dotted),
     }
+
+
+def visible_archs(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The compute capabilities of this machine's GPUs by nvidia-smi, ``("9.0",)``: each once, in the order of the GPUs.
+
+    None where there is no GPU, or no answer.
+    """
+    program = shutil.which("nvidia-smi", path=env.get("PATH"))
+    if program is None:
+        return ()
+    asked = [program, "--query-gpu=compute_cap", "--format=csv,noheader"]
+    answer = run_captured(asked, env=env, timeout_s=NVIDIA_SMI_WITHIN_S)
+    if answer.status != 0:
+        return ()
+    return tuple(dict.fromkeys(match["capability"] for match in _CAPABILITY.finditer(answer.output)))

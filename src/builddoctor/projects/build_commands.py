@@ -1,4 +1,4 @@
-"""Commands as people type them: does one certainly build the project of the folder that it is started in. Pure.
+"""Commands as they are typed: does one certainly build the project of the folder that it is started in. Pure.
 
 Covers: ninja, make, cmake, pip, uv, ``python -m pip``, ``python -m build`` and ``python setup.py``, also behind env,
 nice, time, stdbuf and nohup. What is not known for certain does not build: a shell's script, a target of its own

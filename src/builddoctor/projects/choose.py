@@ -1,7 +1,7 @@
 """What is to be built: a folder, or a project by name with its sources somewhere else.
 
 Covers: a path or a name as typed, a checkout that one stands in, the nearest name to one that is unknown.
-Does *not* cover: getting sources (``sources``), or how they are built (``projects.plan``).
+Does *not* cover: getting sources (``sources``), or how they are built (``projects.build_plan``).
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.errors import ProjectNotFoundError, UsageError
-from builddoctor.model.known_project import KnownProject
-from builddoctor.model.source_wanted import SourceWanted
-from builddoctor.projects.known import find_known, known_names, nearest, recognise
+from builddoctor.core.errors import ProjectNotFoundError, UsageError
+from builddoctor.core.project import KnownProject, SourceWanted
+from builddoctor.projects.catalogue import find_known, known_names, nearest_project, recognise
 
 INDEX = "pypi:"
 """``--source pypi:NAME``: the source distribution of that name, whatever the project is."""
@@ -51,7 +50,7 @@ def choose(named: str, here: Path, *, source: str = "", version: str = "", offli
         return Choice(known=recognise(path), folder=Path(os.path.expanduser(named)))
     if known is not None:
         return Choice(known=known, wanted=_wanted(known.name, known, "", version, offline))
-    close = nearest(named)
+    close = nearest_project(named)
     raise ProjectNotFoundError(
         f"no such path: {named}; nor is it a project that is known by name",
         hint=f"did you mean `builddoctor build {close}`?"

@@ -1,30 +1,38 @@
 """Recipes from traces of builds.
 
-Covers: one trace or several of the same project, read line by line; what is left out, in words. A unit counts where
-it was built to its end: half a unit would look lighter than it is. Several traces are joined: units of a build that
-was gone on with later come from both, and those built twice have a median and a high.
-Does *not* cover: which phases of two builds are the same (``recipes.from_rows``).
+Covers: one trace or several of the same project, what is left out, in words. A unit counts where
+it was built to its end: half a unit would look lighter than it is. Killed runs of phases are left out and counted.
+Several traces are joined: units of a build that was continued later come from both, and those built twice have a median
+and a high. In traces from before units had names, a unit's place is its path below the build's folder.
+Does *not* cover: which phases of two builds are the same (``recipes.measured_phases``).
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import os
+from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from builddoctor.errors import RecipeError
-from builddoctor.model.recipe import Fingerprint, Origin, Recipe, RecipeProject, RecipeUnit
-from builddoctor.recipes.from_rows import how_words, recipe_of_rows, word
-from builddoctor.recipes.measured import MeasuredPhase
-from builddoctor.recipes.one_trace import Gathered, gather
-from builddoctor.recipes.reading import checked
-from builddoctor.trace.records import Header
-from builddoctor.units import escaped, format_mib
+from builddoctor.core.errors import RecipeError
+from builddoctor.core.events import BuildResult, Header, PhaseEnded
+from builddoctor.core.phase import Outcome, PhaseKind
+from builddoctor.core.recipe import Fingerprint, Origin, Recipe, RecipeProject, RecipeUnit
+from builddoctor.core.units import counted, escaped, format_mib
+from builddoctor.recipes.measured_phases import MeasuredPhase, how_words, recipe_of_rows, word
+from builddoctor.recipes.recipe_file import checked
+from builddoctor.trace.analysis import read_state
+from builddoctor.trace.state import BuildState, PhaseState, UnitState
 
 MOST_NAMED = 5
 """Units of one kind of trouble that are named; the others are counted."""
+
+
+PLACE_PARTS = 3
+"""Of a source outside the build's folder, the last parts of its path."""
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +86,7 @@ def recipe_from_traces(paths: Sequence[Path], *, name: str = "") -> Made:
 
 
 def _each_once(builds: Sequence[Gathered]) -> tuple[list[Gathered], list[str]]:
-    """Builds whose trace was named twice, or lies there twice, count once."""
+    """A build whose trace was named twice, or exists twice, counts once."""
     found: dict[str, Gathered] = {}
     words = []
     for build in builds:
@@ -133,7 +141,7 @@ def _fingerprint(header: Header) -> Fingerprint:
 
 
 def _fitting(wanted: Fingerprint, otherwise: Fingerprint) -> Fingerprint:
-    """``otherwise``, when a trace holds what no recipe may."""
+    """``otherwise``, when the trace's values are not allowed in a recipe."""
     try:
         return msgspec.convert(msgspec.to_builtins(wanted), Fingerprint)
     except msgspec.ValidationError:
@@ -162,7 +170,7 @@ def _is_day(text: str) -> bool:
 
 
 def _fit_for_recipes(phases: Sequence[MeasuredPhase]) -> tuple[list[MeasuredPhase], list[str]]:
-    """Those whose names and figures a recipe may hold; the units that had others, in words."""
+    """The phases whose names and figures are allowed in a recipe; the units that had others, in words."""
     good: list[MeasuredPhase] = []
     refused: dict[str, str] = {}
     for phase in phases:
@@ -178,7 +186,7 @@ def _fit_for_recipes(phases: Sequence[MeasuredPhase]) -> tuple[list[MeasuredPhas
 
 
 def _without_odd_target(phase: MeasuredPhase) -> MeasuredPhase:
-    """A target that lies elsewhere (an absolute path) is nobody's in another folder."""
+    """Without a target outside the build's folder (an absolute path): it means nothing on another machine."""
     if not phase.target or _converted(phase, target=phase.target) == "":
         return phase
     return msgspec.structs.replace(phase, target="")
@@ -228,3 +236,163 @@ def _said(builds: Sequence[Gathered]) -> list[str]:
 def _few(words: list[str], what: str) -> list[str]:
     more = len(words) - MOST_NAMED
     return [*words[:MOST_NAMED], f"{more} more {what}"] if more > 0 else words
+
+
+class Half(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit that was not built to its end."""
+
+    place: str
+    why: str
+
+
+class Gathered(msgspec.Struct, frozen=True, kw_only=True):
+    """What one trace gives."""
+
+    path: Path
+    header: Header
+    project: str
+    version: str
+    ended_well: bool
+    """the build ended, with exit code 0"""
+    phases: tuple[MeasuredPhase, ...]
+    halves: tuple[Half, ...]
+    said: tuple[str, ...]
+    """what a person should know of this trace"""
+
+
+def gather(path: Path, run: int) -> Gathered:
+    """Read one trace; ``run`` is its number. Raises TraceError."""
+    state, skipped = read_state(path)
+    header, summary = state.header, state.summary
+    assert header is not None, "a trace begins with its header"
+    project = _project(header, state)
+    said = []
+    if summary is None:
+        said.append("the trace was cut off: a part of the build")
+    elif summary.result is not BuildResult.OK:
+        said.append(f"the build failed with exit code {summary.exit_code}: a part of it")
+    if skipped:
+        said.append(f"{counted(skipped, 'unreadable line')} of the trace")
+    whole: dict[tuple[str, ...], list[MeasuredPhase]] = {}
+    halves: dict[str, str] = {}
+    others = again = 0
+    for unit in state.units:
+        if unit.key is not None and unit.key.project != project:
+            others += 1
+            continue
+        # Links have no source, and are not counted among the units; what configure steps try out has no name.
+        if not unit.unit.counted and not (_is_link(unit) and _named(unit, header)):
+            continue
+        place = _place(unit, header)
+        why = _unfinished(unit, failed=summary is None or summary.result is not BuildResult.OK)
+        if why:
+            halves.setdefault(place, why)
+            continue
+        rows = [_row(unit, phase, phase.end, header, run) for phase in unit.phases if phase.end is not None]
+        if not rows:
+            continue
+        key = (place, rows[0].output, rows[0].target)
+        again += key in whole
+        whole[key] = rows
+    if others:
+        said.append(f"{counted(others, 'unit')} of other projects, built with it")
+    if again:
+        said.append(f"{counted(again, 'unit')} compiled more than once in this build: the last time counts")
+    if state.counts.superseded:
+        said.append(f"{counted(state.counts.superseded, 'run')} of phases that were ended and run again")
+    return Gathered(
+        path=path,
+        header=header,
+        project=project,
+        version=header.project_version if project == _own_project(header) else "",
+        ended_well=summary is not None and summary.result is BuildResult.OK,
+        phases=tuple(row for rows in whole.values() for row in rows),
+        halves=tuple(Half(place=place, why=why) for place, why in halves.items() if not _in(place, whole)),
+        said=tuple(said),
+    )
+
+
+def _in(place: str, whole: dict[tuple[str, ...], list[MeasuredPhase]]) -> bool:
+    return any(key[0] == place for key in whole)
+
+
+def _project(header: Header, state: BuildState) -> str:
+    """The build's own; where none of its units is of that (``pip install`` from somewhere), the one with the most."""
+    own = _own_project(header)
+    counts = Counter(unit.key.project for unit in state.units if unit.key is not None and unit.unit.counted)
+    return own if not counts or own in counts else counts.most_common(1)[0][0]
+
+
+def _own_project(header: Header) -> str:
+    """Traces from before they had a project have a title, which begins with it, and the folder that was built in."""
+    return header.project or header.title.partition(" ")[0] or PurePosixPath(header.cwd).name or "unnamed"
+
+
+def _is_link(unit: UnitState) -> bool:
+    return not unit.unit.source
+
+
+def _named(unit: UnitState, header: Header) -> bool:
+    """Traces with names give none to what configure steps try out; those without any have no host architecture."""
+    if unit.unit.output in ("", "-"):
+        # What the build only asks of its compiler.
+        return False
+    return unit.key is not None or (not header.host_arch and not unit.unit.output.startswith(("cmTC_", "a.out")))
+
+
+def _place(unit: UnitState, header: Header) -> str:
+    if unit.key is not None:
+        return unit.key.place
+    if _is_link(unit):
+        return f"link {PurePosixPath(unit.unit.output).name or 'unnamed'}"
+    source = os.path.normpath(os.path.join(header.cwd, unit.unit.source))
+    below = os.path.relpath(source, header.cwd)
+    return below if not below.startswith("..") else "/".join(PurePosixPath(source).parts[-PLACE_PARTS:])
+
+
+def _target(unit: UnitState, header: Header) -> str:
+    """As Ninja calls it; empty for what lies elsewhere, which is nobody's in another folder.
+
+    Without a name, a relative one is below the folder where the compiler ran: Ninja's own.
+    """
+    output = unit.target if unit.key is not None else unit.unit.output
+    if unit.key is None and os.path.isabs(output):
+        output = os.path.relpath(output, header.cwd)
+    below = os.path.normpath(output) if output else ""
+    return "" if below.startswith(("..", "/")) else below
+
+
+def _unfinished(unit: UnitState, *, failed: bool) -> str:
+    """Why a unit does not count; empty when it does."""
+    for state in unit.phases:
+        what = escaped(f"{state.row.kind} {state.row.arch}".strip())
+        if state.end is None:
+            return f"its {what} did not end"
+        if state.end.outcome is not Outcome.OK:
+            return f"its {what} did not end well ({state.end.outcome.value})"
+    if failed and not unit.ended:
+        return "it did not end"
+    if failed and unit.unit.archs and not any(state.kind is PhaseKind.HOST for state in unit.phases):
+        # nvcc may have been ended between two phases.
+        return "it was ended before its host code was compiled"
+    return ""
+
+
+def _row(unit: UnitState, state: PhaseState, end: PhaseEnded, header: Header, run: int) -> MeasuredPhase:
+    key, phase = unit.key, state.row
+    return MeasuredPhase(
+        place=_place(unit, header),
+        output=key.output if key is not None else PurePosixPath(unit.unit.output).name,
+        target=_target(unit, header),
+        options=key.options if key is not None else "",
+        source_digest=unit.source_digest,
+        archs=tuple(sorted(set(unit.unit.archs))),
+        after_all=_is_link(unit),
+        kind=state.kind,
+        tool=phase.tool,
+        arch=phase.arch,
+        input_mib=max(0.0, phase.input_mib),
+        peak_mib=end.peak_mib,
+        cpu_s=end.cpu_s or end.wall_s,
+        run=run,
+    )

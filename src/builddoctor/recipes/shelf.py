@@ -1,15 +1,17 @@
 """Where recipes are, and one of them by name.
 
 Covers: names (folders of BUILDDOCTOR_RECIPES, the user's own folder, those that come with builddoctor, in this order;
-of several with one name the first is taken), files, addresses (``recipes.fetched``) and files in OCI image layouts
-(``recipes.image_layout``). Does *not* cover: which recipe fits a build (``recipes.matching``).
+of several with one name the first is taken), files, and addresses: https, or http of this machine itself, redirects
+included; every use asks again. Does *not* cover: which recipe fits a build (``recipes.match``).
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib.resources
+import ipaddress
 import os
+import posixpath
 import stat
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -18,11 +20,10 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from builddoctor.errors import RecipeError
-from builddoctor.model.recipe import Recipe
-from builddoctor.recipes.image_layout import PREFIX, recipe_in_layout, recipes_in_layout
-from builddoctor.recipes.reading import parse_recipe, read_recipe
-from builddoctor.units import escaped, one_line, printable
+from builddoctor.core.errors import RecipeError, SourceNotFoundError
+from builddoctor.core.recipe import Recipe
+from builddoctor.core.units import escaped, one_line, printable
+from builddoctor.recipes.recipe_file import LARGEST_FILE, parse_recipe, read_recipe
 
 LIST_HINT = "`builddoctor recipe list` shows those there are"
 SHIPPED = "shipped"
@@ -38,7 +39,7 @@ class Shelved(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     """in words"""
     path: Path | None = None
-    """its file; none for what came from an address or an image"""
+    """its file; none for what came from an address"""
     shipped: bool = False
     """it comes with builddoctor"""
     recipe: Recipe | None = None
@@ -69,28 +70,21 @@ def in_folder(folder: Path) -> list[Shelved]:
 
 
 def listed(wanted: str, env: Mapping[str, str], cwd: Path | str) -> list[Shelved]:
-    """What is in a folder or an image layout, or the one recipe of an address or a file. Raises RecipeError."""
-    if wanted.startswith(PREFIX):
-        return [_of_text(title, text) for title, text in recipes_in_layout(wanted, Path(cwd))]
+    """What is in a folder, or the one recipe of an address or a file. Raises RecipeError."""
     if "://" in wanted or wanted.endswith(".toml"):
         return [find_recipe(wanted, env, cwd)]
     return in_folder(Path(cwd, os.path.expanduser(wanted)))
 
 
 def find_recipe(wanted: str, env: Mapping[str, str], cwd: Path | str) -> Shelved:
-    """By name, path, address or place in an image layout. ``recipe`` is there. Raises RecipeError."""
-    if wanted.startswith(PREFIX):
-        name, text = recipe_in_layout(wanted, Path(cwd))
-        return Shelved(name=_stem(name), origin="an image layout", recipe=parse_recipe(text, name))
+    """By name, path or address. ``recipe`` is there. Raises RecipeError."""
     scheme = urllib.parse.urlsplit(wanted).scheme.lower() if "://" in wanted else ""
     if scheme == "file":
         return _of_file(Path(urllib.parse.unquote(urllib.parse.urlsplit(wanted).path)))
     if scheme:
-        # Only here: every build imports this module, and few need a web client.
-        from builddoctor.recipes.fetched import fetch, file_name
-
-        text = fetch(wanted, env)
-        return Shelved(name=_stem(file_name(wanted)), origin=one_line(wanted), recipe=parse_recipe(text, wanted))
+        file = posixpath.basename(urllib.parse.unquote(urllib.parse.urlsplit(wanted).path)) or "recipe.toml"
+        recipe = parse_recipe(_fetched(wanted, env), wanted)
+        return Shelved(name=printable(file.removesuffix(".toml")), origin=one_line(wanted), recipe=recipe)
     if "/" in wanted or wanted.endswith(".toml"):
         return _of_file(Path(cwd, os.path.expanduser(wanted)))
     places = list(_places(env))
@@ -135,7 +129,7 @@ def _places(env: Mapping[str, str]) -> Iterator[_Place]:
 
 def _files(folder: Path, origin: str, *, shipped: bool = False) -> list[_Place]:
     try:
-        # A folder may hold anything; what is no TOML file is nobody's recipe.
+        # A folder may hold anything: only TOML files are recipes.
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
     except OSError:
         return []
@@ -156,15 +150,6 @@ def _read(place: _Place) -> Shelved:
         recipe=recipe,
         problem=problem,
     )
-
-
-def _of_text(title: str, text: str) -> Shelved:
-    """From an image layout; a broken one with its problem."""
-    name, origin = _stem(title), "an image layout"
-    try:
-        return Shelved(name=name, origin=origin, recipe=parse_recipe(text, title))
-    except RecipeError as error:
-        return Shelved(name=name, origin=origin, problem=str(error))
 
 
 def _of_file(path: Path) -> Shelved:
@@ -193,5 +178,37 @@ def _alike(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-def _stem(name: str) -> str:
-    return printable(name.removesuffix(".toml"))
+def _fetched(url: str, env: Mapping[str, str]) -> str:
+    """The text at an address. Raises RecipeError."""
+    # Only here: every build imports this module, and few need a web client.
+    from builddoctor.projects.sources.web import Web, shown
+
+    if not is_safe(url):
+        raise RecipeError(
+            f"{shown(url)}: recipes come over https, so that they cannot be changed on the way",
+            hint="use https://…, or fetch the file yourself and name it",
+        )
+    try:
+        content, kind = Web(env).page(url, most_bytes=LARGEST_FILE, allowed=is_safe)
+    except SourceNotFoundError as error:
+        raise RecipeError(str(error), hint=error.hint or "fetch the file yourself and name it") from error
+    if kind == "text/html":
+        raise RecipeError(
+            f"{shown(url)} is a web page, not a recipe", hint="use the address of the raw file: https://….toml"
+        )
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{shown(url)} is no text", hint="a recipe is a TOML file") from error
+
+
+def is_safe(url: str) -> bool:
+    """Whether a recipe, or a redirect to one, may be asked there."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host = parts.hostname or ""
+        if parts.scheme == "http":
+            return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+    return bool(host) and parts.scheme == "https"

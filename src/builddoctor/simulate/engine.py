@@ -1,7 +1,7 @@
 """The simulated build: a virtual clock, cores that are shared evenly, memory, a kernel that kills, and a policy.
 
 Covers: the build tool's open units, their phases one after the other, processor sharing, kills by the kernel and by the
-policy, second tries, samples. The policy hears the events that ``supervise.session`` would hand it, in its order.
+policy, second tries, samples. The policy hears the events that ``runtime.session`` would hand it, in its order.
 Does *not* cover: other users of the machine, swap, page cache, threads within a phase.
 
 Nothing here looks at a real clock or draws a random number: the same arguments give the same result. All running phases
@@ -13,16 +13,41 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from builddoctor.model.phase import Outcome, Unit
-from builddoctor.policy.actions import Action, Admit, GiveUp, Kill, OpenUnit, Requeue, Warn
-from builddoctor.policy.events import Event, PhaseAsked, PhaseEnded, Sampled, Tick, UnitEnded, UnitRegistered
-from builddoctor.simulate.course import course_of
-from builddoctor.simulate.live import Live, Opened
+import msgspec
+
+from builddoctor.core.events import (
+    Admit,
+    Decision,
+    Fact,
+    GiveUp,
+    Kill,
+    MemorySampled,
+    PhaseAsked,
+    PhaseEnded,
+    ReleaseUnit,
+    Requeue,
+    TimePassed,
+    UnitBegan,
+    UnitEnded,
+    Warn,
+)
+from builddoctor.core.past import PastUnit, UnitKey
+from builddoctor.core.phase import Estimate, Outcome, Phase, Unit
 from builddoctor.simulate.result import USUAL, Failure, Host, PhaseRun, Result, Rules
-from builddoctor.simulate.workload import PhaseWork, Workload, unit_id
+from builddoctor.simulate.workload import (
+    Course,
+    PhaseWork,
+    UnitWork,
+    Workload,
+    course_of,
+    held_share,
+    highest_share,
+    slope,
+    unit_id,
+)
 
 SLACK_MIB = 1e-6
 LEAST_WORK_S = 1e-3
@@ -30,27 +55,39 @@ IDLE_LOOKS = 3
 """A policy that starts nothing, while nothing runs, for this many looks has given up without saying so."""
 
 
-class Policy(Protocol):
-    """What decides: ``policy.governor.Governor``, or another scheduler (``simulate.baselines``)."""
+Known = Mapping[str, tuple[UnitKey | None, PastUnit | None]]
+"""By unit: its name across builds, and what earlier builds took for it."""
 
-    def handle(self, event: Event, now_s: float) -> Sequence[Action]: ...
+
+class Policy(Protocol):
+    """What decides: ``scheduler.scheduler.Scheduler``, or another scheduler (``simulate.baselines``)."""
+
+    def handle(self, event: Fact) -> Sequence[Decision]: ...
 
     @property
     def suspects(self) -> frozenset[int]: ...
 
 
 def simulate(
-    workload: Workload, policy: Policy, host: Host, rules: Rules = USUAL, *, first: Sequence[Event] = ()
+    workload: Workload,
+    policy: Policy,
+    host: Host,
+    rules: Rules = USUAL,
+    *,
+    first: Sequence[Fact] = (),
+    known: Known | None = None,
 ) -> Result:
-    """One build of ``workload`` under ``policy``, from its first look at memory to its end.
+    """One build of ``workload`` under ``scheduler``, from its first look at memory to its end.
 
-    ``first``: events that the policy gets before any unit begins. A build ends at the first phase that is given up.
+    ``first``: events that the policy gets before any unit begins. ``known``: what it is told of each unit then. A build
+    ends at the first phase that is given up.
     """
-    return _Simulation(workload, policy, host, rules).run(first)
+    return _Simulation(workload, policy, host, rules, known or {}).run(first)
 
 
 class _Simulation:
-    def __init__(self, workload: Workload, policy: Policy, host: Host, rules: Rules) -> None:
+    def __init__(self, workload: Workload, policy: Policy, host: Host, rules: Rules, known: Known) -> None:
+        self._known = known
         self._policy = policy
         self._host = host
         self._rules = rules
@@ -86,7 +123,7 @@ class _Simulation:
         self._warnings: list[str] = []
         self._finished: list[PhaseRun] = []
 
-    def run(self, first: Sequence[Event]) -> Result:
+    def run(self, first: Sequence[Fact]) -> Result:
         self._look()
         for event in first:
             self._feed(event)
@@ -191,7 +228,7 @@ class _Simulation:
         else:
             self._used_mib = sum(live.held_mib(self._done_s) for live in self._running.values())
             self._slope_mib_s = sum(live.slope_mib_s for live in self._running.values())
-        # What holds its peak from its start on is seen at its start: nobody takes it for growth.
+        # What holds its peak from its start on is seen at its start: it is not taken for growth.
         at_once = change_mib > 0 and not self._grows and self._rules.sample_s is not None
         self._look_s = min(self._look_s, self._now_s if at_once else self._next_look_s())
 
@@ -215,11 +252,13 @@ class _Simulation:
         cpu_s = tuple((phase_id, self._done_s - self._running[phase_id].from_s) for phase_id in suspects)
         self._look_s = math.inf
         if self._rules.sample_s is None and self._now_s > 0:
-            self._feed(Tick())
+            self._feed(TimePassed(at_s=self._now_s))
         else:
             self._feed(
-                Sampled(
+                MemorySampled(
+                    at_s=self._now_s,
                     rss_mib=rss,
+                    held_mib=self._used_mib,
                     headroom_mib=self._host.limit_mib - self._used_mib,
                     budget_mib=self._budget_mib,
                     reserve_mib=self._reserve_mib,
@@ -254,7 +293,8 @@ class _Simulation:
             registered = Unit(unit_id=unit_id(unit.index), source=work.source, output=work.name, archs=work.archs)
             if self._rules.held:
                 self._held[registered.unit_id] = unit
-            self._feed(UnitRegistered(unit=registered, held=self._rules.held))
+            key, past = self._known.get(registered.unit_id, (None, None))
+            self._feed(UnitBegan(at_s=self._now_s, unit=registered, held=self._rules.held, key=key, past=past))
             if not self._rules.held:
                 self._ask(unit)
 
@@ -271,7 +311,7 @@ class _Simulation:
             asked_s=self._now_s,
             queued_s=self._now_s,
         )
-        self._feed(PhaseAsked(phase=phase))
+        self._feed(PhaseAsked(at_s=self._now_s, phase=phase))
 
     def _start(self, action: Admit) -> None:
         live = self._waiting.pop(action.phase_id)
@@ -307,7 +347,8 @@ class _Simulation:
         wall_s = self._now_s - live.started_s
         live.queued_s = self._now_s
         self._ending = {phase_id: live}
-        self._feed(PhaseEnded(phase_id=phase_id, outcome=outcome, peak_mib=held_mib, wall_s=wall_s))
+        ended = PhaseEnded(at_s=self._now_s, phase_id=phase_id, outcome=outcome, peak_mib=held_mib, wall_s=wall_s)
+        self._feed(ended)
         if outcome is not Outcome.OK:
             again = self._ending.pop(phase_id, None) is None
             self._stuck = not again or unit.tries > self._rules.most_tries * len(unit.work.phases)
@@ -320,7 +361,7 @@ class _Simulation:
             else:
                 self._ask(unit)
         else:
-            self._feed(UnitEnded(unit_id=live.phase.unit_id))
+            self._feed(UnitEnded(at_s=self._now_s, unit_id=live.phase.unit_id))
             self._open -= 1
             self._left -= 1
             self._open_units()
@@ -343,13 +384,13 @@ class _Simulation:
 
     # -- the policy's wishes -------------------------------------------------------------------------------
 
-    def _feed(self, event: Event) -> None:
+    def _feed(self, event: Fact) -> None:
         started = False
-        for action in self._policy.handle(event, self._now_s):
+        for action in self._policy.handle(event):
             if isinstance(action, Admit):
                 self._start(action)
                 started = True
-            elif isinstance(action, OpenUnit):
+            elif isinstance(action, ReleaseUnit):
                 self._asks_due.append((self._now_s + self._rules.gap_s, self._held.pop(action.unit_id)))
             elif isinstance(action, Kill):
                 live = self._running[action.phase_id]
@@ -365,8 +406,62 @@ class _Simulation:
                     self._waiting[action.phase_id] = live
             elif isinstance(action, GiveUp):
                 live = self._ending.pop(action.phase_id)
-                self._failure = Failure(unit=live.unit.work.name, kind=live.phase.kind, verdict=action.verdict)
+                self._failure = Failure(unit=live.unit.work.name, kind=live.phase.kind, verdict=action.verdict.value)
             elif isinstance(action, Warn):
-                self._warnings.append(action.text)
+                self._warnings.append(action.kind.value)
         if started:
             self._kernel(self._most_mib)
+
+
+class Opened(msgspec.Struct, eq=False):
+    """A unit that the build tool has begun."""
+
+    index: int
+    work: UnitWork
+    at: int = 0
+    """which phase is next, or runs"""
+    tries: int = 0
+
+
+class Live(msgspec.Struct, eq=False):
+    """A phase that waits or runs: what it holds at a given amount of work."""
+
+    phase: Phase
+    unit: Opened
+    work_s: float
+    peak_mib: float
+    course: Course
+    asked_s: float
+    queued_s: float
+    waited_s: float = 0.0
+    tries: int = 0
+    from_s: float = 0.0
+    """``_done_s`` when it started"""
+    bend: int = 0
+    """the last point of its course that is behind it"""
+    started_s: float = 0.0
+    estimate: Estimate = Estimate(peak_mib=0.0, spread_mib=0.0, source="")
+    killed: bool = False
+
+    @property
+    def next_bend_s(self) -> float | None:
+        """When the next point of its course comes, on the clock of ``from_s``; None when none comes before the end."""
+        if self.bend + 1 == len(self.course) or self.course[self.bend + 1][0] >= 1.0:
+            return None
+        return self.from_s + self.work_s * self.course[self.bend + 1][0]
+
+    @property
+    def slope_mib_s(self) -> float:
+        """Growth for each second of work."""
+        return self.peak_mib * slope(self.course, self.bend) / self.work_s
+
+    def held_mib(self, done_s: float) -> float:
+        """What it holds at ``done_s``, on the clock of ``from_s``."""
+        return self.peak_mib * held_share(self.course, self.bend, self._share(done_s))
+
+    def highest_mib(self, done_s: float) -> float:
+        """The most that it held until then."""
+        return self.peak_mib * highest_share(self.course, self.bend, self._share(done_s))
+
+    def _share(self, done_s: float) -> float:
+        return min(1.0, (done_s - self.from_s) / self.work_s)

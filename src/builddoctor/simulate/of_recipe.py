@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from builddoctor.model.phase import PhaseKind
-from builddoctor.model.recipe import PhaseFigures, Recipe, RecipeUnit
+from builddoctor.core.phase import PhaseKind
+from builddoctor.core.recipe import PhaseFigures, Recipe, RecipeUnit
 from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload
 
 DEVICE = (PhaseKind.CICC, PhaseKind.PTXAS)
@@ -31,7 +31,7 @@ def workload(
     """All units, links last; otherwise as in the recipe. A unit's name is its place.
 
     ``threads``: nvcc's, for all units alike. ``cores``: at most ``threads``, and no more than the unit's share of so
-    many cores, as builddoctor sets it when it opens a unit (``policy.opening``).
+    many cores, as builddoctor sets it when it opens a unit (``scheduler.unit_release``).
     """
     shares = _shares(recipe, threads, cores)
     units = [_unit(unit, share, allowance_mib, around_s) for unit, share in zip(recipe.units, shares, strict=True)]

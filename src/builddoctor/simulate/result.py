@@ -6,14 +6,14 @@ from typing import Literal
 
 import msgspec
 
-from builddoctor.model.limits import MemoryLevel, MemoryReading
-from builddoctor.model.phase import PhaseKind
-from builddoctor.policy.budget import allowance
-from builddoctor.simulate.course import Growth
+from builddoctor.core.limits import LevelKind, MemoryLevel, MemoryReading
+from builddoctor.core.phase import PhaseKind
+from builddoctor.scheduler.budget import allowance
+from builddoctor.simulate.workload import Growth
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """The simulated machine: nobody else uses it."""
+    """The simulated machine: nothing else uses it."""
 
     cores: int
     limit_mib: float
@@ -24,7 +24,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     def budget_mib(self) -> float:
         if self.own_budget_mib is not None:
             return self.own_budget_mib
-        level = MemoryLevel(source="simulated", kind="cgroup-v2", limit_mib=self.limit_mib, headroom_mib=self.limit_mib)
+        level = MemoryLevel(
+            source="simulated", kind=LevelKind.CGROUP_V2, limit_mib=self.limit_mib, headroom_mib=self.limit_mib
+        )
         return allowance(MemoryReading(levels=(level,)), 0.0).budget_mib
 
     @property
@@ -43,18 +45,19 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """a phase without a recorded curve holds its peak from its start on, or grows evenly to it over its run"""
     sample_s: float | None = 0.25
     """memory is looked at on multiples of this, where something has changed since; None: once, before the build. With
-    flat growth gigabytes come from one look to the next, which no compiler does and every governor takes for danger"""
+    flat growth gigabytes come from one look to the next, which no compiler does and every scheduler takes for danger"""
     quiet_s: float = 5.0
     """and this long after the last look where nothing has; then what the policy sees is that time passes"""
     rest_s: float = 0.0
-    """what holds still is looked at again after this, as ``policy.rules`` has it; 0: at each look, with all others"""
+    """what holds still is looked at again after this, as ``scheduler.rules`` has it; 0: at each look, with all
+    others"""
     kill_s: float = 0.1
     kill_s_per_gib: float = 0.08
     """from a kill being decided to its memory being back"""
     gap_s: float = 0.0
     """between two phases of a unit: the driver and the next gate"""
     enforced: bool = True
-    """the kernel ends the largest phase beyond the limit; False: nobody does, as with ``--memory``"""
+    """the kernel ends the largest phase beyond the limit; False: the limit is not kept, as with ``--memory``"""
     redo: Literal["phase", "unit"] = "phase"
     """what is run again after a kill"""
     most_tries: int = 50
@@ -106,7 +109,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     peak_mib: float
     """most that phases held together; at most the limit where the kernel holds it"""
     over_limit_s: float
-    """time beyond the limit: only where nobody enforces it"""
+    """time beyond the limit: only where it is not enforced"""
     mean_running: float
     warnings: tuple[str, ...]
     phases: tuple[PhaseRun, ...]

@@ -1,25 +1,34 @@
-"""A build under builddoctor with the settings that production would choose."""
+"""A simulated build under builddoctor, with the settings that production would choose.
+
+Covers: the scheduler, its settings, and an estimator that knows every phase as it is (``ExactEstimator``).
+Does *not* cover: the file of the history (``history``). The simulator touches no system.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from builddoctor.policy.budget import slots, window
-from builddoctor.policy.estimator import Estimator, LearningEstimator
-from builddoctor.policy.governor import Governor
-from builddoctor.simulate.engine import simulate
+from builddoctor.core.past import PastUnit, UnitKey
+from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase
+from builddoctor.core.settings import SchedulerSettings
+from builddoctor.estimation.estimator import RAISE_FACTOR, Estimator, LearningEstimator
+from builddoctor.scheduler.budget import slots, window
+from builddoctor.scheduler.scheduler import Scheduler
+from builddoctor.simulate.engine import Known, simulate
 from builddoctor.simulate.result import Host, Result, Rules
-from builddoctor.simulate.workload import Workload
+from builddoctor.simulate.workload import PhaseWork, Workload, unit_id
 
 
-def governor(host: Host, estimator: Estimator | None = None, *, searches: bool = True) -> Governor:
-    """The governor of a build on ``host``; without history unless ``estimator`` has one.
+def scheduler(host: Host, estimator: Estimator | None = None, *, searches: bool = True) -> Scheduler:
+    """The scheduler of a build on ``host``.
 
     ``searches``: it looks for a better order of units than the longest first, as production does. That takes most of a
     simulation's time, and some percent off a build's.
     """
-    known = estimator or LearningEstimator()
-    return Governor(known, slots=slots(host.cores), budget_mib=host.budget_mib, searches=searches)
+    settings = SchedulerSettings(slots=slots(host.cores), budget_mib=host.budget_mib, searches=searches)
+    return Scheduler(settings, estimator or LearningEstimator())
 
 
 def shipped_jobs(host: Host) -> int:
@@ -34,8 +43,74 @@ def as_shipped(
     estimator: Estimator | None = None,
     rules: Rules | None = None,
     searches: bool = True,
+    known: Known | None = None,
 ) -> Result:
-    """Governor, budget, slots and window as in production; ``rules`` are taken as they are where given."""
+    """Scheduler, budget, slots and window as in production; ``rules`` are taken as they are where given."""
     if rules is None:
         rules = msgspec.structs.replace(Rules(), jobs=shipped_jobs(host))
-    return simulate(workload, governor(host, estimator, searches=searches), host, rules)
+    return simulate(workload, scheduler(host, estimator, searches=searches), host, rules, known=known)
+
+
+class ExactEstimator:
+    """Peaks and times of ``workload``. Phases are told apart by their unit and the order in which it asks for them.
+
+    ``margin``: the bound lies this share above the peak.
+    """
+
+    def __init__(self, workload: Workload, *, margin: float = 0.0) -> None:
+        self._phases = {unit_id(index): unit.phases for index, unit in enumerate(workload.units)}
+        self._margin = margin
+        self._asked: dict[str, int] = {}
+        self._at: dict[int, int] = {}
+        self._floor_mib: dict[int, float] = {}
+
+    def know(
+        self,
+        unit_id: str,
+        *,
+        key: UnitKey | None = None,
+        past: PastUnit | None = None,
+        archs: tuple[str, ...] = (),
+        teaches: bool = True,
+    ) -> None:
+        """It is known already."""
+
+    def forget(self, unit_id: str) -> None:
+        """Nothing is learned that could be forgotten."""
+
+    @property
+    def pace(self) -> float:
+        return 1.0
+
+    def estimate(self, phase: Phase) -> Estimate:
+        work = self._remaining(phase)[0]
+        floor_mib = self._floor_mib.get(phase.phase_id, 0.0)
+        if floor_mib > work.peak_mib * (1.0 + self._margin):
+            return Estimate(peak_mib=floor_mib, spread_mib=0.0, source="raised after a kill")
+        return Estimate(peak_mib=work.peak_mib, spread_mib=self._margin * work.peak_mib, source="exact")
+
+    def observe(self, phase: Phase, *, outcome: Outcome, peak_mib: float, wall_s: float) -> None:
+        """Nothing to learn."""
+
+    def raise_after_kill(self, phase: Phase, *, peak_mib: float, reserved_mib: float) -> Estimate:
+        floor_mib = RAISE_FACTOR * max(peak_mib, reserved_mib)
+        self._floor_mib[phase.phase_id] = max(floor_mib, self._floor_mib.get(phase.phase_id, 0.0))
+        return self.estimate(phase)
+
+    def remaining_s(self, phase: Phase) -> float:
+        return sum(each.wall_s for each in self._remaining(phase))
+
+    def wall_s(self, phase: Phase) -> float:
+        """Time of this phase alone."""
+        return self._remaining(phase)[0].wall_s
+
+    def outlook(self, unit_id: str, phase: Phase | None) -> Sequence[ExpectedPhase]:
+        works = self._phases[unit_id] if phase is None else self._remaining(phase)[1:]
+        return [ExpectedPhase(each.peak_mib, self._margin * each.peak_mib, each.wall_s) for each in works]
+
+    def _remaining(self, phase: Phase) -> tuple[PhaseWork, ...]:
+        at = self._at.get(phase.phase_id)
+        if at is None:
+            at = self._at[phase.phase_id] = self._asked.get(phase.unit_id, 0)
+            self._asked[phase.unit_id] = at + 1
+        return self._phases[phase.unit_id][at:]

@@ -13,14 +13,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from builddoctor.model.phase import Outcome, PhaseKind
-from builddoctor.model.what_if import Scenario, WhatIf
-from builddoctor.policy.budget import slots
+from builddoctor.core.phase import Outcome, PhaseKind
+from builddoctor.core.plan import Scenario, WhatIf
+from builddoctor.scheduler.budget import slots
 from builddoctor.simulate.baselines import fixed
 from builddoctor.simulate.engine import SLACK_MIB
-from builddoctor.simulate.exact import ExactEstimator
 from builddoctor.simulate.result import Host, Result, Rules
-from builddoctor.simulate.shipped import as_shipped, shipped_jobs
+from builddoctor.simulate.shipped import ExactEstimator, as_shipped, shipped_jobs
 from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload
 from builddoctor.trace.picture import Picture, Run
 
@@ -146,7 +145,7 @@ def _workload(picture: Picture, limit_mib: float) -> tuple[Workload, int, str]:
     """All phases in their units; how many of them were stopped; what is left out."""
     units: dict[str, dict[int, Run]] = {}
     runaways = 0
-    ran_away = picture.summary is not None and picture.summary.summary.verdict == "runaway"
+    ran_away = picture.summary is not None and picture.summary.verdict == "runaway"
     for run in picture.runs:
         if run.counted and _kind(run.kind) is not None:
             units.setdefault(run.unit_id or f"phase {run.phase_id}", {})[run.phase_id] = run

@@ -1,16 +1,26 @@
 """A build as the simulator takes it: units in the order of the build tool, each with its phases in order.
 
-Covers: the shapes, disturbed copies of a workload, and the lower bound that no scheduler beats.
-Does *not* cover: where workloads come from (``simulate.measured``, ``simulate.generated``).
+Covers: the shapes; how the memory of a phase moves while it runs (``Course``); the lower bound that no scheduler beats.
+Does *not* cover: workloads of real builds (``simulate.of_recipe``, ``simulate.what_if``).
 """
 
 from __future__ import annotations
 
-import random
+from typing import Literal
 
 import msgspec
 
-from builddoctor.model.phase import Phase, PhaseKind
+from builddoctor.core.phase import Phase, PhaseKind
+
+Growth = Literal["flat", "ramp"]
+
+Course = tuple[tuple[float, float], ...]
+"""Straight lines between points of (share of its work, share of its peak), from 0 on.
+
+The last point may come before the end, and holds until then."""
+
+FLAT: Course = ((0.0, 1.0),)
+RAMP: Course = ((0.0, 0.0), (1.0, 1.0))
 
 
 class PhaseWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,19 +103,36 @@ def lower_bound_s(workload: Workload, *, cores: int, limit_mib: float, held_shar
     return max(workload.work_s / cores, held_share * area / limit_mib, longest_s)
 
 
-def without_links(workload: Workload) -> Workload:
-    """Only the units that need nothing of others."""
-    return msgspec.structs.replace(workload, units=tuple(unit for unit in workload.units if not unit.after_all))
+def course_of(phase: PhaseWork, growth: Growth) -> Course:
+    """``growth``: of phases without a recorded curve.
+
+    The highest point of a curve is the peak: looks at memory come too seldom to see it, and count fewer pages.
+    """
+    curve = phase.curve
+    highest = max((held for _, held in curve), default=0.0)
+    if highest <= 0:
+        return FLAT if growth == "flat" else RAMP
+    return ((0.0, 0.0), *((at, held / highest) for at, held in curve))
 
 
-def disturbed(workload: Workload, *, share: float, seed: int) -> Workload:
-    """The same build with each phase's peak changed by up to ``share`` of it, up or down, evenly."""
-    chance = random.Random(seed)  # noqa: S311 - a seed for repeatable figures, no secret
+def held_share(course: Course, bend: int, done: float) -> float:
+    """After ``done`` of the work, when the point with the index ``bend`` is the last one behind it."""
+    at, held = course[bend]
+    if bend + 1 == len(course):
+        return held
+    next_at, next_held = course[bend + 1]
+    passed = (done - at) / (next_at - at) if next_at > at else 1.0
+    return held + (next_held - held) * min(max(passed, 0.0), 1.0)
 
-    def moved(phase: PhaseWork) -> PhaseWork:
-        return msgspec.structs.replace(phase, peak_mib=phase.peak_mib * chance.uniform(1.0 - share, 1.0 + share))
 
-    units = tuple(
-        msgspec.structs.replace(unit, phases=tuple(moved(phase) for phase in unit.phases)) for unit in workload.units
-    )
-    return msgspec.structs.replace(workload, name=f"{workload.name} ±{100 * share:.0f} %", units=units)
+def slope(course: Course, bend: int) -> float:
+    """Share of the peak for all of the work, after that point."""
+    if bend + 1 == len(course):
+        return 0.0
+    (at, held), (next_at, next_held) = course[bend : bend + 2]
+    return (next_held - held) / (next_at - at) if next_at > at else 0.0
+
+
+def highest_share(course: Course, bend: int, done: float) -> float:
+    """The most that was held until then."""
+    return max(*(held for _, held in course[: bend + 1]), held_share(course, bend, done))

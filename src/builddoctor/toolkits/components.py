@@ -1,7 +1,7 @@
 """Which packages a toolkit is made of: NVIDIA's ``cuda-toolkit`` names them, pinned, for each of its extras. Pure.
 
 cuDNN, NCCL, NVSHMEM and cuSPARSELt have packages, and versions, of their own.
-Does *not* cover: fetching them (``toolkits.fetch``).
+Does *not* cover: fetching them (``toolkits.wheels``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from builddoctor.errors import PackageDamagedError, PackageUnavailableError, UsageError
+from builddoctor.core.errors import PackageDamagedError, PackageUnavailableError, UsageError
 
 TOOLKIT = "cuda-toolkit"
 ALWAYS = ("cccl", "cudart", "nvcc")

@@ -1,34 +1,73 @@
 """The CUDA_HOME that FindCUDAToolkit, torch's cpp_extension and TransformerEngine's CMake take for NVIDIA's own.
 
-``targets/<triple>/{include,lib}`` hold the files; ``include``, ``lib64`` and ``lib`` are links to them; beside each
-``libX.so.N`` stands ``libX.so``, which python packages leave out and ``-lX`` asks for.
-Does *not* cover: the driver's libraries (``toolkits.stubs``), or where files come from (``toolkits.merge``).
+Several wheels become one folder. ``targets/<triple>/{include,lib}`` hold the files; ``include``, ``lib64`` and ``lib``
+are links to them; beside each ``libX.so.N`` stands ``libX.so``, which python packages leave out and ``-lX`` asks for.
+Two packages may bring the same file; where they bring different ones under one name, nothing is made.
+Does *not* cover: the driver's libraries (``toolkits.driver_stubs``), or putting the folder in its place
+(``toolkits.install``).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-import msgspec
-
-from builddoctor.model.managed import Manifest
+from builddoctor.core.errors import PackageDamagedError
+from builddoctor.toolkits.driver_stubs import add_stubs
+from builddoctor.toolkits.managed import Manifest, write_manifest
+from builddoctor.toolkits.wheels import Wheel, write_entries
 
 TRIPLES = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}
 """NVIDIA's name of the folder; on ARM that of servers."""
 
-MANIFEST = "builddoctor-toolkit.json"
 LICENSES = "licenses"
 
 _VERSIONED = re.compile(r"\A(?P<stem>lib[\w+.-]+?\.so)\.(?P<version>\d+(?:\.\d+)*)\Z")
 _COMMON = {"lib": "lib", "lib64": "lib", "include": "include"}
 
 
-class _Version(msgspec.Struct, frozen=True):
-    name: str
-    version: str
+def merge(wheels: Sequence[Wheel], home: Path, manifest: Manifest) -> None:
+    """Fill the new folder ``home``. Raises PackageDamagedError, or OSError; what is there then is for the caller."""
+    triple = TRIPLES[manifest.arch]
+    plans = placed(wheels, triple)
+    for wheel, targets in zip(wheels, plans, strict=True):
+        write_entries(wheel, {name: home / place for name, place in targets.items()})
+    for program in (*home.glob("bin/*"), *home.glob("nvvm/bin/*")):
+        if program.is_file() and program.suffix != ".profile":
+            # Some wheels were packed without.
+            program.chmod(0o755)
+    _add_links(home, triple)
+    add_stubs(home / "targets" / triple, manifest.arch)
+    write_manifest(home, manifest)
+
+
+def placed(wheels: Sequence[Wheel], triple: str) -> list[dict[str, PurePosixPath]]:
+    """For each wheel, its files and where they go; each place once. Raises PackageDamagedError for a contradiction."""
+    taken: dict[PurePosixPath, tuple[str, str]] = {}
+    plans: list[dict[str, PurePosixPath]] = []
+    for wheel in wheels:
+        targets: dict[str, PurePosixPath] = {}
+        for entry in wheel.entries:
+            place = place_of(entry.name, wheel.name, triple)
+            if place is None:
+                continue
+            if place not in taken:
+                taken[place] = (entry.sha256, wheel.name)
+                targets[entry.name] = place
+                continue
+            digest, owner = taken[place]
+            if digest != entry.sha256 and place.parts[0] != LICENSES:
+                raise PackageDamagedError(
+                    f"{owner} and {wheel.name} have different files for {place}",
+                    hint="they do not belong together: leave one out of --with, or name another release",
+                )
+        plans.append(targets)
+    for place in taken:
+        if above := next((parent for parent in place.parents if parent in taken), None):
+            raise PackageDamagedError(f"{above} is a file in one package and a folder in another")
+    return plans
 
 
 def place_of(entry: str, package: str, triple: str) -> PurePosixPath | None:
@@ -49,7 +88,7 @@ def place_of(entry: str, package: str, triple: str) -> PurePosixPath | None:
     return PurePosixPath("targets", triple, _COMMON[head], *rest) if head in _COMMON else PurePosixPath(head, *rest)
 
 
-def add_links(home: Path, triple: str) -> None:
+def _add_links(home: Path, triple: str) -> None:
     """The links that make a toolkit of the files. Raises OSError."""
     for part in ("include", "lib"):
         (home / "targets" / triple / part).mkdir(parents=True, exist_ok=True)
@@ -77,23 +116,3 @@ def plain_links(names: Iterable[str]) -> list[tuple[str, str]]:
             numbers = tuple(int(part) for part in match["version"].split("."))
             best[match["stem"]] = max(best.get(match["stem"], ((), "")), (numbers, name))
     return sorted((stem, name) for stem, (_, name) in best.items())
-
-
-def write_manifest(home: Path, manifest: Manifest) -> None:
-    """NVIDIA's ``version.json``, which some build systems read, and ours. Raises OSError."""
-    release = ".".join(manifest.release.split(".")[:3])
-    versions = {"cuda": _Version("CUDA SDK", release)}
-    for package in manifest.packages:
-        key = package.name.removeprefix("nvidia-").replace("-", "_")
-        title = package.name.removeprefix("nvidia-").replace("-", " ")
-        versions[key] = _Version(title, package.version)
-    (home / "version.json").write_bytes(msgspec.json.format(msgspec.json.encode(versions), indent=3) + b"\n")
-    (home / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
-
-
-def read_manifest(home: Path) -> Manifest | None:
-    """None for a folder that is no toolkit of ours, or one whose manifest cannot be read."""
-    try:
-        return msgspec.json.decode((home / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None

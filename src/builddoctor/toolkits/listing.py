@@ -1,7 +1,8 @@
 """All CUDA toolkits of this machine, and what each lacks.
 
-Asks every nvcc that ``sensors.toolkits`` knows of. Managed ones for another processor are named without being asked.
-Does *not* cover: choosing one (``intercept.toolkit``), or whether a host compiler suits it (``doctor``).
+Asks every nvcc that ``toolchain.discover`` knows of. Managed ones for another processor are named without being
+asked.
+Does *not* cover: choosing one (``toolchain.discover``), or whether a host compiler suits it (``doctor``).
 """
 
 from __future__ import annotations
@@ -10,14 +11,43 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from builddoctor.intercept.toolkit import Trouble, probe
-from builddoctor.model.managed import FoundToolkit, Kind
-from builddoctor.model.toolchain import HEADER_ONLY, LIBRARIES
-from builddoctor.model.toolkit import Toolkit
-from builddoctor.sensors import cuda_libraries
-from builddoctor.sensors.root import SystemRoot
-from builddoctor.sensors.toolkits import candidates
-from builddoctor.toolkits import store
+import msgspec
+
+from builddoctor.core.toolchain import HEADER_ONLY, LIBRARIES, Toolkit
+from builddoctor.core.word import Word
+from builddoctor.gates.subprocesses import run_captured
+from builddoctor.system.root import SystemRoot
+from builddoctor.toolchain import cuda_libraries
+from builddoctor.toolchain.discover import Trouble, candidates, probe
+from builddoctor.toolkits.managed import manifests
+
+
+class ToolkitKind(Word):
+    """Where a toolkit comes from."""
+
+    MANAGED = "managed"
+    """builddoctor put it together"""
+    SYSTEM = "system"
+    CONDA = "conda"
+    WHEELS = "wheels"
+    """NVIDIA's packages for python, as they were installed"""
+    NAMED = "named"
+    """somewhere else, named by the user"""
+
+
+class FoundToolkit(msgspec.Struct, frozen=True, kw_only=True):
+    """One CUDA toolkit of this machine."""
+
+    path: str
+    """what ``--toolkit`` and CUDA_HOME take"""
+    version: str = ""
+    """nvcc's; empty when it did not say"""
+    kind: ToolkitKind
+    arch: str
+    lacks: tuple[str, ...] = ()
+    """of nvcc, cudart, cublas, cudnn …: what a build would not find in it"""
+    problem: str = ""
+    """why it cannot be used"""
 
 
 def all_toolkits(
@@ -32,7 +62,7 @@ def all_toolkits(
             continue
         seen.add(real)
         kind = _kind(nvcc, env, site_folders, managed)
-        answer = probe(nvcc, env)
+        answer = probe(nvcc, env, run=run_captured)
         if isinstance(answer, Trouble):
             path = str(nvcc.parent.parent if nvcc.parent.name == "bin" else nvcc)
             found.append(FoundToolkit(path=path, kind=kind, arch=cuda_libraries.machine_name(), problem=answer.text))
@@ -44,12 +74,14 @@ def all_toolkits(
     found += [_managed(root, path) for path in _others(managed, seen)]
     if wheels := cuda_libraries.wheels_without_nvcc(root, site_folders):
         found.append(
-            FoundToolkit(path=wheels, kind="wheels", arch=cuda_libraries.machine_name(), lacks=("nvcc", "cudafe++"))
+            FoundToolkit(
+                path=wheels, kind=ToolkitKind.WHEELS, arch=cuda_libraries.machine_name(), lacks=("nvcc", "cudafe++")
+            )
         )
     return found
 
 
-def _described(root: SystemRoot, toolkit: Toolkit, kind: Kind, nvcc: Path) -> FoundToolkit:
+def _described(root: SystemRoot, toolkit: Toolkit, kind: ToolkitKind, nvcc: Path) -> FoundToolkit:
     machine = cuda_libraries.machine_name()
     facts = cuda_libraries.toolkit_facts(root, {}, toolkit=toolkit, machine=machine)
     # Debian spreads its toolkit over /usr.
@@ -75,34 +107,34 @@ def missing(root: SystemRoot, toolkit: Toolkit, machine: str, *, spread: bool = 
     return tuple(lacks)
 
 
-def _kind(nvcc: Path, env: Mapping[str, str], site_folders: Sequence[Path], managed: Path | None) -> Kind:
+def _kind(nvcc: Path, env: Mapping[str, str], site_folders: Sequence[Path], managed: Path | None) -> ToolkitKind:
     real = Path(os.path.realpath(nvcc))
     if managed is not None and real.is_relative_to(os.path.realpath(managed)):
-        return "managed"
+        return ToolkitKind.MANAGED
     if env.get("CONDA_PREFIX") and real.is_relative_to(os.path.realpath(env["CONDA_PREFIX"])):
-        return "conda"
+        return ToolkitKind.CONDA
     if (nvcc.parent.parent.parent / "conda-meta").is_dir() or (real.parent.parent / "conda-meta").is_dir():
-        return "conda"
+        return ToolkitKind.CONDA
     if any(real.is_relative_to(os.path.realpath(site)) for site in site_folders):
-        return "wheels"
-    return "system" if real.is_relative_to("/usr") or real.is_relative_to("/opt") else "named"
+        return ToolkitKind.WHEELS
+    return ToolkitKind.SYSTEM if real.is_relative_to("/usr") or real.is_relative_to("/opt") else ToolkitKind.NAMED
 
 
 def _others(managed: Path | None, seen: set[str]) -> list[Path]:
     """Managed ones that no nvcc here stood for."""
-    paths = [path for path, _ in store.manifests(managed)] if managed is not None else []
+    paths = [path for path, _ in manifests(managed)] if managed is not None else []
     return [path for path in paths if not {os.path.realpath(path), os.path.realpath(path / "bin" / "nvcc")} & seen]
 
 
 def _managed(root: SystemRoot, home: Path) -> FoundToolkit:
-    manifest = dict(store.manifests(home.parent))[home]
+    manifest = dict(manifests(home.parent))[home]
     toolkit = Toolkit(
         nvcc=f"{home}/bin/nvcc", version=manifest.version, here=f"{home}/bin", top=str(home), cicc="", tools=()
     )
     return FoundToolkit(
         path=str(home),
         version=manifest.version,
-        kind="managed",
+        kind=ToolkitKind.MANAGED,
         arch=manifest.arch,
         lacks=missing(root, toolkit, manifest.arch),
     )

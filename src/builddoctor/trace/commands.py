@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from builddoctor.trace.records import UnitCommand
+from builddoctor.core.events import UnitCommand
 
 MOST_BYTES = 64 * 1024
 """Of one command line. Longer ones go into a file of options in practice, and are not written otherwise."""

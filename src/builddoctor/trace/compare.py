@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from builddoctor.trace.records import Header
+from builddoctor.core.events import Header
 from builddoctor.trace.report import TraceReport, UnitRow
 
 ENOUGH = 8

@@ -1,41 +1,68 @@
 """Read a trace, line by line, never the whole of it at once.
 
-Covers: records in file order; a torn last line, torn lines in between, and unknown records, all skipped and counted;
-holes in the file, which are jumped over. Does *not* cover: what the records mean (``trace.analysis``).
+Covers: events in file order, of both schemas (``TraceReader``), and what is new in a trace that is still being written
+(``TraceTail``). Torn lines and unknown events are skipped and counted. Holes in the file are jumped over.
+Does *not* cover: what the events add up to (``trace.state``).
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from builddoctor.errors import TraceError
-from builddoctor.trace.records import TRACE_SCHEMA, AnyRecord, Header
+from builddoctor.core.errors import TraceError
+from builddoctor.core.events import TRACE_SCHEMA, BuildEvent, Header
+from builddoctor.trace import schema1
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
-"""No line of ours comes near; a longer one is not a trace's."""
+"""A longer line is damage: builddoctor writes none that comes near."""
 
 BLOCK_BYTES = 256 * 1024
+READ_BYTES = 1 << 20
+"""at once, of a trace that is followed"""
 
-CURVE_PREFIX = b'{"t":"rss",'
-"""How the writer begins a PhaseCurve: nearly all lines of a long trace."""
+SAMPLE_PREFIXES = (b'{"t":"sample",', b'{"t":"rss",', b'{"t":"pressure",', b'{"t":"time"')
+"""How the writer begins memory samples, of both schemas, and other looks that only the scheduler decides upon: nearly
+all lines of a long trace."""
 
 LIST_HINT = "`builddoctor trace list` shows the traces there are"
 
 
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What decoding a damaged line raises."""
+
+
+class LineDecoder:
+    """Lines of one trace, in order, as events."""
+
+    def __init__(self, header: Header) -> None:
+        old = header.schema < TRACE_SCHEMA
+        self._decode = msgspec.json.Decoder(schema1.AnyRecord if old else BuildEvent).decode
+        self._events = schema1.Schema1(header).events if old else None
+
+    def events(self, line: bytes) -> Sequence[BuildEvent] | None:
+        """The events of one line; None when it cannot be read."""
+        try:
+            record = self._decode(line)
+            return (record,) if self._events is None else self._events(record)
+        except _UNREADABLE:
+            return None
+
+
 class TraceReader:
-    """Iterate to get the records; ``skipped`` counts the lines that were not readable.
+    """Iterate to get the events; ``skipped`` counts the lines that were not readable.
 
-    ``bytes_read``: whole lines up to here lie behind the record that was given last, or at the end the file's size.
+    ``bytes_read``: whole lines up to here lie behind the event that was given last, or at the end the file's size.
 
-    ``curves=False`` leaves out the memory samples of phases (``PhaseCurve``) without decoding them, damaged ones among
-    them: most questions need none, and they are nearly all of a long trace.
+    ``curves=False`` leaves out memory samples (``MemorySampled``), and what else the scheduler alone looks at, without
+    decoding them, damaged ones among them: most questions need none, and they are nearly all of a long trace.
     ``start``: the byte to begin at, after the header; it must be the beginning of a line.
     """
 
@@ -46,14 +73,15 @@ class TraceReader:
         self._curves = curves
         self._start = start
 
-    def __iter__(self) -> Iterator[AnyRecord]:
+    def __iter__(self) -> Iterator[BuildEvent]:
         self.skipped = self.bytes_read = 0
         try:
             with _open(self.path) as file:
-                yield self._header(file)
+                header = self._header(file)
+                yield header
                 if self._start > self.bytes_read:
                     self.bytes_read = file.seek(self._start)
-                yield from self._rest(file)
+                yield from self._rest(file, LineDecoder(header))
         except OSError as error:
             raise TraceError(f"cannot read {self.path}: {error.strerror}", hint=LIST_HINT) from error
 
@@ -61,34 +89,32 @@ class TraceReader:
         line = file.readline(MAX_LINE_BYTES)
         self.bytes_read += len(line)
         try:
-            record = msgspec.json.decode(line, type=AnyRecord)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            record: Header | None = msgspec.json.decode(line, type=Header)
+        except _UNREADABLE:
             record = None
-        if not isinstance(record, Header):
+        if record is None or record.schema < 1:
             newer = _schema_of(line)
             raise self._too_new(newer) if newer > TRACE_SCHEMA else self._not_a_trace()
         if record.schema > TRACE_SCHEMA:
             raise self._too_new(record.schema)
         return record
 
-    def _rest(self, file: io.BufferedReader) -> Iterator[AnyRecord]:
-        decode = msgspec.json.Decoder(AnyRecord).decode
+    def _rest(self, file: io.BufferedReader, decoder: LineDecoder) -> Iterator[BuildEvent]:
         while block := file.read(BLOCK_BYTES):
             if not block.endswith(b"\n"):
                 block += file.readline(MAX_LINE_BYTES)
             lines = block.split(b"\n")
             if not self._curves:
-                lines = [line for line in lines if not line.startswith(CURVE_PREFIX)]
+                lines = [line for line in lines if not line.startswith(SAMPLE_PREFIXES)]
             for line in lines:
                 if not line or len(line) > MAX_LINE_BYTES:
                     self.skipped += line != b""
                     continue
-                try:
-                    record = decode(line)
-                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                events = decoder.events(line)
+                if events is None:
                     self.skipped += not line.isspace()
                     continue
-                yield record
+                yield from events
             self.bytes_read += len(block)
             if len(block) >= MAX_LINE_BYTES and block.endswith(b"\0"):
                 self.bytes_read = _jump_over_hole(file)
@@ -103,6 +129,63 @@ class TraceReader:
         return TraceError(
             f"{self.path} is not a trace of builddoctor", hint=f"a trace begins with a header line; {LIST_HINT}"
         )
+
+
+class TraceTail:
+    """One trace, opened once: it is followed even when its name goes away.
+
+    Raises TraceError when it is no trace.
+    """
+
+    def __init__(self, path: Path) -> None:
+        # It says what is wrong with a file that is no trace, and waits for no pipe.
+        header = next(iter(TraceReader(path)))
+        assert isinstance(header, Header)
+        self.path = path
+        self._decoder = LineDecoder(header)
+        self._unfinished = b""
+        self._position = 0
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise TraceError(f"cannot read {path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def new(self) -> Iterator[list[BuildEvent]]:
+        """Events that have come since the last time, in pieces. The last line waits until it is whole.
+
+        Raises TraceError when the file cannot be read any more, or was begun anew by another build.
+        """
+        while True:
+            try:
+                data = os.pread(self._fd, READ_BYTES, self._position)
+                size = os.fstat(self._fd).st_size
+            except OSError as error:
+                raise TraceError(f"cannot read {self.path} any more: {error.strerror}") from error
+            if size < self._position:
+                raise TraceError(
+                    f"{self.path} was begun anew: another build writes it now",
+                    hint="builds that run at the same time need traces of their own",
+                )
+            if not data:
+                return
+            self._position += len(data)
+            *lines, self._unfinished = (self._unfinished + data).split(b"\n")
+            if len(self._unfinished) > MAX_LINE_BYTES:
+                self._unfinished = b""
+            yield [event for line in lines for event in self._decoder.events(line) or ()]
+
+    @property
+    def is_written(self) -> bool:
+        """A builddoctor has it open; False as well where this file system has no locks."""
+        return _locked(self._fd, otherwise=False)
+
+    @property
+    def is_removed(self) -> bool:
+        """Its last name has gone: it is gone once it is closed everywhere."""
+        return os.fstat(self._fd).st_nlink == 0
 
 
 def _open(path: Path) -> io.BufferedReader:
@@ -133,5 +216,26 @@ class _AnyHeader(msgspec.Struct, tag_field="t", tag="header"):
 def _schema_of(line: bytes) -> int:
     try:
         return msgspec.json.decode(line, type=_AnyHeader).schema
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         return 0
+
+
+def is_locked(path: Path) -> bool:
+    """A builddoctor has the trace open; True as well where there are no locks. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return _locked(fd, otherwise=True)
+    finally:
+        os.close(fd)
+
+
+def _locked(fd: int, *, otherwise: bool) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        # No locks on this file system.
+        return otherwise
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False

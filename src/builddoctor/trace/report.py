@@ -1,10 +1,11 @@
 """What a trace says, as data: header, units with their phases, a timeline, events, how it ends.
 
-``trace.analysis.read_build(path)`` fills it in one pass; its size grows with the number of phases and not of samples.
-Does *not* cover: reading (``trace.analysis``), verdicts (``diagnose``), memory by tool and lanes
-(``trace.picture``), and how any of it looks (``render``).
+``BuildState.report`` makes it; its size grows with the number of phases and not of samples. ``choose_phase`` finds the
+phase that a user names.
+Does *not* cover: adding events up (``trace.state``), verdicts (``diagnose``), memory by tool and lanes
+(``trace.picture``), and how any of it looks (``ui``).
 
-Texts are as the trace has them: whoever shows them takes the control characters out (``units.one_line``, ``escaped``).
+Texts are as the trace has them. What shows them takes the control characters out (``units.one_line``, ``escaped``).
 Sizes are MiB, times seconds since the build began.
 """
 
@@ -14,13 +15,28 @@ from typing import Literal
 
 import msgspec
 
-from builddoctor.model.summary import Summary
-from builddoctor.trace.records import GaveUp, Header, Kept, Said, Seen, Tail, UnitCommand
+from builddoctor.core.errors import UsageError
+from builddoctor.core.events import (
+    GiveUp,
+    Header,
+    InputsKept,
+    OutputFinding,
+    OutputTail,
+    SceneSeen,
+    Summary,
+    UnitCommand,
+)
+from builddoctor.core.units import whole_number
 
 ABSURD = 1e12
+"""No figure of a build comes near."""
+
+PHASE_HINT = (
+    "a phase's number, or UNIT[:PROGRAM[:ARCH]] such as gelu.cu:cicc:sm_90; `builddoctor trace units` lists them"
+)
 
 EventKind = Literal["kill", "killed", "requeue", "give-up", "hold", "warning", "note"]
-"""``kill``: builddoctor ended a phase; ``killed``: somebody else did"""
+"""``kill``: builddoctor ended a phase; ``killed``: something else did"""
 
 
 class Attempt(msgspec.Struct, kw_only=True, gc=False):
@@ -34,11 +50,11 @@ class Attempt(msgspec.Struct, kw_only=True, gc=False):
     running: int
     """phases that ran then, itself among them"""
     outcome: str = ""
-    """``model.phase.Outcome``; empty where the trace ends before it does"""
+    """``core.phase.Outcome``; empty where the trace ends before it does"""
     exit_code: int | None = None
     signal: int | None = None
     cause: str = ""
-    """``model.evidence.KillCause`` of a kill that was not ours"""
+    """``core.evidence.KillCause`` of a kill that was not ours"""
     killed_for: str = ""
     """why builddoctor ended it"""
     peak_mib: float = 0.0
@@ -80,6 +96,12 @@ class PhaseRow(msgspec.Struct, kw_only=True, gc=False):
         """It was admitted and had not ended where the trace ends."""
         return bool(self.attempts) and self.attempts[-1].ended_at_s is None
 
+    @property
+    def name(self) -> str:
+        """``cicc sm_90 of src/gelu.cu``."""
+        what = f"{self.kind} {self.arch}".strip()
+        return f"{what} of {self.source}" if self.source else what
+
 
 class UnitRow(msgspec.Struct, kw_only=True, gc=False):
     """One unit with its phases."""
@@ -116,7 +138,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     budget_mib: float
     limit_mib: float
     used_mib: float
-    """by everybody under the tightest limit"""
+    """by all processes under the tightest limit"""
     ours_mib: float
     others_mib: float
     running: int
@@ -145,8 +167,6 @@ class TraceReport(msgspec.Struct, kw_only=True):
     """worst first"""
     other_phases: list[PhaseRow] = []
     """of what configure steps compile, and of units that are not known"""
-    most_at_once: dict[str, int]
-    """admitted phases running at once, most, by kind"""
     timeline: list[Point] = []
     """in order, of a bounded number; of each span of time the moment when phases held most"""
     events: list[Happened] = []
@@ -160,17 +180,17 @@ class TraceReport(msgspec.Struct, kw_only=True):
     summary: Summary | None = None
     skipped: int = 0
     """lines that could not be read"""
-    given_up: list[GaveUp] = []
+    given_up: list[GiveUp] = []
     """phases that could not be saved, in order; the last of a bounded number"""
-    seen: list[Seen] = []
+    seen: list[SceneSeen] = []
     """looks at the surroundings, in order, of a bounded number"""
-    said: list[Said] = []
+    said: list[OutputFinding] = []
     """what the build printed that the catalogue knows, in order, of a bounded number"""
-    tails: list[Tail] = []
+    tails: list[OutputTail] = []
     """the last lines of what a failed build printed, of each stream"""
     commands: dict[str, UnitCommand] = {}
     """of units, by id: ``trace.commands.command_of``"""
-    kept: dict[int, Kept] = {}
+    kept: dict[int, InputsKept] = {}
     """inputs that were kept, by phase"""
 
     @property
@@ -196,7 +216,61 @@ class TraceReport(msgspec.Struct, kw_only=True):
         return self.last_points[-1].limit_mib if self.last_points else self.header.limit_mib
 
 
+def sum_up(unit: UnitRow) -> None:
+    """Fill in what follows from its phases."""
+    worst = unit.worst
+    if worst is not None:
+        unit.peak_mib, unit.estimate_mib = worst.peak_mib, worst.estimate_mib
+    unit.wall_s = sum(phase.wall_s for phase in unit.phases)
+    unit.waited_s = sum(phase.waited_s for phase in unit.phases)
+    unit.requeues = sum(phase.requeues for phase in unit.phases)
+
+
 def believable(summary: Summary) -> bool:
-    """No figure in it is beyond any build's: one that is comes from damage, or from somebody who wants a crash."""
+    """No figure in it is beyond any build's: one that is comes from damage or from an attack."""
     figures = [value for value in msgspec.structs.astuple(summary) if isinstance(value, int | float)]
     return max(map(abs, figures), default=0) < ABSURD
+
+
+def choose_phase(report: TraceReport, wanted: str) -> PhaseRow:
+    """The phase that ``wanted`` names; of several that fit, the one with the largest peak. Raises UsageError.
+
+    Empty: the phase that could not be saved, else the first that failed by itself.
+    """
+    phases = report.phases
+    if not wanted:
+        found = _died(report)
+        if found is None:
+            raise UsageError("no phase of this build died: say which one is meant", hint=PHASE_HINT)
+        return found
+    number = whole_number(wanted)
+    if number is not None:
+        by_number = next((phase for phase in phases if phase.phase_id == number), None)
+        if by_number is None:
+            raise UsageError(f"this build has no phase {number}", hint=PHASE_HINT)
+        return by_number
+    unit, _, rest = wanted.partition(":")
+    tool, _, arch = rest.partition(":")
+    fitting = [
+        phase
+        for phase in phases
+        if _names(unit, phase.source) and tool in ("", phase.tool, phase.kind) and arch in ("", phase.arch)
+    ]
+    if not fitting:
+        raise UsageError(f"this build has no phase {wanted!r}", hint=PHASE_HINT)
+    return max(fitting, key=lambda phase: phase.peak_mib)
+
+
+def _died(report: TraceReport) -> PhaseRow | None:
+    given_up = [event.phase_id for event in report.events if event.kind == "give-up"]
+    by_id = {phase.phase_id: phase for phase in report.phases}
+    if given_up and given_up[-1] in by_id:
+        return by_id[given_up[-1]]
+    counted = [phase for unit in report.units for phase in unit.phases]
+    failed = [phase for phase in counted if phase.outcome == "failed"]
+    return min(failed, key=lambda phase: phase.phase_id, default=None)
+
+
+def _names(unit: str, source: str) -> bool:
+    """``gelu.cu`` and ``src/gelu.cu`` name ``/home/me/src/gelu.cu``."""
+    return source == unit or source.endswith(f"/{unit}") or source.rpartition("/")[2].rpartition(".")[0] == unit

@@ -1,9 +1,9 @@
-"""Append records to a trace file.
+"""Append events to a trace file.
 
-A record is in the file, opened with O_APPEND, when ``write`` returns: it survives the death of this process. ``sync``
+An event is in the file, opened with O_APPEND, when ``write`` returns: it survives the death of this process. ``sync``
 (to be called at least every two seconds and at pressure edges) makes it survive the machine's.
-A full disk never stops a build: records are dropped, counted, and writing goes on when there is room again. A line that
-was torn by it is closed first, so that later records stay readable.
+A full disk never stops a build: events are dropped, counted, and writing goes on when there is room again. A line that
+was torn by it is closed first, so that later events stay readable.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.errors import FolderNotWritableError
-from builddoctor.trace.records import Record
-from builddoctor.units import printable_tree
+from builddoctor.core.errors import FolderNotWritableError
+from builddoctor.core.events import Event
+from builddoctor.core.units import printable_tree
 
 
 class TraceWriter:
@@ -26,9 +26,9 @@ class TraceWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.dropped = 0
-        """records that could not be written"""
+        """events that could not be written"""
         self.problem = ""
-        """why the last record could not be written; empty when all is well"""
+        """why the last event could not be written; empty when all is well"""
         self._encoder = msgspec.json.Encoder()
         self._torn = False
         self._dirty = False
@@ -42,20 +42,20 @@ class TraceWriter:
                 hint="name a file in a folder that you may write: `--trace /some/folder/build.jsonl`",
             ) from error
         with contextlib.suppress(OSError):
-            # Whoever follows the trace sees by it that somebody still writes.
+            # `watch` sees by it that the trace is still written.
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def write(self, *records: Record) -> None:
-        """Append records, all in one go; never raises for a full or failing disk."""
-        if self._fd is None or not records:
+    def write(self, *events: Event) -> None:
+        """Append events, all in one go; never raises for a full or failing disk."""
+        if self._fd is None or not events:
             return
-        lines = b"".join(self._encode(record) + b"\n" for record in records)
+        lines = b"".join(self._encode(event) + b"\n" for event in events)
         if self._torn:
             lines = b"\n" + lines
         try:
             written = os.write(self._fd, lines)
         except OSError as error:
-            self.dropped += len(records)
+            self.dropped += len(events)
             self.problem = error.strerror or str(error)
             return
         self._dirty = True
@@ -66,12 +66,12 @@ class TraceWriter:
         else:
             self.problem = ""
 
-    def _encode(self, record: Record) -> bytes:
+    def _encode(self, event: Event) -> bytes:
         try:
-            return self._encoder.encode(record)
+            return self._encoder.encode(event)
         except UnicodeEncodeError:
             # Somewhere in it is a file name that is no UTF-8.
-            return self._encoder.encode(printable_tree(msgspec.to_builtins(record)))
+            return self._encoder.encode(printable_tree(msgspec.to_builtins(event)))
 
     def sync(self) -> None:
         """Flush to the disk what was written since the last time. May block: call it from a thread."""

@@ -5,34 +5,40 @@ and its host compile; what waits; counters of memory, budget, limit, jobs, and m
 Does *not* cover: the file (the caller writes the pieces). Times are whole microseconds since the build began.
 
 JSON and not Perfetto's own protobuf: it is read by more tools, by people too, and streams as well.
-Memory grows with what runs at once, not with the trace.
+What the build was at each moment is ``trace.state``'s: kept here is only what the format needs.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import msgspec
 
-from builddoctor.trace.records import (
-    AnyRecord,
-    End,
-    GaveUp,
+from builddoctor.core.events import (
+    Admit,
+    BuildEnded,
+    BuildEvent,
+    GiveUp,
     Header,
-    Killed,
+    Hold,
+    Kill,
+    MemorySampled,
     Note,
-    PhaseAdmitted,
-    PhaseCurve,
-    PhaseFinished,
-    PhaseQueued,
-    Requeued,
-    TickRecord,
-    UnitDone,
+    NoteLevel,
+    PhaseEnded,
+    Queue,
+    Requeue,
+    Status,
+    UnitEnded,
 )
-from builddoctor.units import escaped, printable
+from builddoctor.core.phase import Outcome
+from builddoctor.core.units import escaped, printable
+from builddoctor.trace import words
+from builddoctor.trace.report import PhaseRow
+from builddoctor.trace.state import BuildState, Happening, RunState
 
 RUNS_PID, WAITS_PID = 1, 2
 FIRST_TID = 101
@@ -58,83 +64,74 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
     args: Args | None = None
 
 
-class _Run(msgspec.Struct):
-    """A run that has not ended, and after its end what a flow begins at."""
+class _Slice:
+    """A run as it is drawn: no lane has two at once, whatever clocks say."""
 
-    asked: PhaseQueued
-    lane: int
-    start: int
-    waited_s: float
-    reserve_mib: float
-    attempt: int
-    end: int = 0
+    __slots__ = ("end", "lane", "row", "run", "start")
+
+    def __init__(self, run: RunState, start: int) -> None:
+        self.run = run
+        self.row: PhaseRow = run.phase.row
+        self.lane = run.lane
+        self.start = self.end = start
 
 
 class _Exporter:
     def __init__(self) -> None:
-        self._asked: dict[int, PhaseQueued] = {}
-        self._attempts: dict[int, int] = {}
+        self._state = BuildState()
         self._waits: set[int] = set()
-        self._live: dict[int, _Run] = {}
-        self._done: dict[str, list[_Run]] = {}
+        self._live: dict[int, _Slice] = {}
+        self._done: dict[str, list[_Slice]] = {}
         """by unit: the last run of each kind and architecture"""
-        self._killed_for: dict[int, str] = {}
-        self._free: list[int] = []
-        self._lane_from: list[int] = []
+        self._lane_from: dict[int, int] = {}
         """by lane: the time from which it is free"""
         self._flow_ids = itertools.count(1)
         self._counters: dict[str, Number] = {}
-        self._last = 0
+        self._rules: dict[type, Callable[[Any], Iterator[Event]]] = {
+            Header: _names,
+            Queue: self._queued,
+            Admit: self._admitted,
+            MemorySampled: self._sampled,
+            PhaseEnded: self._ended,
+            Requeue: self._requeued,
+            Kill: self._killed,
+            GiveUp: self._gave_up,
+            UnitEnded: self._unit_ended,
+            Status: self._tick,
+            BuildEnded: self._build_ended,
+        }
 
-    def events(self, records: Iterable[AnyRecord]) -> Iterator[Event]:
-        for record in records:
-            self._last = max(self._last, _us(record.at_s))
-            yield from self._of(record)
+    def events(self, events: Iterable[BuildEvent]) -> Iterator[Event]:
+        for event in events:
+            seen = self._state.apply(event)
+            rule = self._rules.get(type(event))
+            if rule is not None:
+                yield from rule(event)
+            elif seen is not None:
+                yield from self._happened(seen)
         # Where the trace stops short, so do the slices.
-        for phase_id, run in list(self._live.items()):
-            yield from self._finish(phase_id, run, self._last, {"outcome": "the trace ends here"})
+        last = _us(self._state.last_at_s)
+        for phase_id in list(self._live):
+            yield from self._finish(phase_id, last, {"outcome": "the trace ends here"})
         for phase_id in sorted(self._waits):
-            yield self._wait("e", phase_id, self._last)
+            yield self._wait("e", phase_id, last)
 
-    def _of(self, record: AnyRecord) -> Iterator[Event]:
-        if isinstance(record, PhaseCurve):
-            if (run := self._live.get(record.phase_id)) is not None:
-                yield self._lane_memory(run.lane, max(_us(record.at_s), run.start), record.rss_mib)
-        elif isinstance(record, TickRecord):
-            yield from self._tick(record)
-        elif isinstance(record, PhaseQueued):
-            if record.phase_id not in self._asked:
-                self._asked[record.phase_id] = record
-                yield from self._begin_wait(record.phase_id, record.at_s)
-        elif isinstance(record, PhaseAdmitted):
-            yield from self._admit(record)
-        elif isinstance(record, PhaseFinished):
-            yield from self._finished(record)
-        else:
-            yield from self._of_rest(record)
-
-    def _of_rest(self, record: AnyRecord) -> Iterator[Event]:
-        if isinstance(record, Header):
-            yield from _names(record)
-        elif isinstance(record, Requeued):
-            if record.phase_id in self._asked and record.phase_id not in self._live:
-                yield from self._begin_wait(record.phase_id, record.at_s)
-                yield self._instant(record.at_s, f"redone: {self._words(record.phase_id)}", {"lost_s": record.lost_s})
-        elif isinstance(record, Killed):
-            self._killed_for[record.phase_id] = record.reason
-            yield self._instant(record.at_s, f"ended: {self._words(record.phase_id)}", {"reason": _text(record.reason)})
-        elif isinstance(record, GaveUp):
-            args: Args = {"verdict": _text(record.verdict), "reason": _text(record.reason)}
-            yield self._instant(record.at_s, f"given up: {self._words(record.phase_id)}", args)
-        elif isinstance(record, UnitDone):
-            self._done.pop(record.unit_id, None)
-        elif isinstance(record, Note):
-            if record.level != "hold":
-                yield self._instant(record.at_s, _text(record.text), {"level": _text(record.level)})
-        elif isinstance(record, End):
-            yield self._instant(record.at_s, f"the build ends: {_text(record.summary.result)}", None)
+    def _happened(self, seen: Happening) -> Iterator[Event]:
+        """Notes, warnings and pauses; waits are slices of their own."""
+        event = seen.event
+        if isinstance(event, Hold) or (isinstance(event, Note) and event.level is NoteLevel.HOLD):
+            return
+        row = words.event_row(seen)
+        if row is not None:
+            level = event.level.value if isinstance(event, Note) else "warning" if row.warning else "info"
+            yield self._instant(event.at_s, _text(row.text), {"level": level})
 
     # -- phases ------------------------------------------------------------------------------------------
+
+    def _queued(self, event: Queue) -> Iterator[Event]:
+        phase = self._state.open.get(event.phase_id)
+        if phase is not None and phase.run is None:
+            yield from self._begin_wait(event.phase_id, event.at_s)
 
     def _begin_wait(self, phase_id: int, at_s: float) -> Iterator[Event]:
         if phase_id not in self._waits:
@@ -142,93 +139,90 @@ class _Exporter:
             yield self._wait("b", phase_id, _us(at_s))
 
     def _wait(self, letter: str, phase_id: int, at: int) -> Event:
-        asked = self._asked[phase_id]
+        row = self._state.phases[phase_id].row
         args: Args | None = None
         if letter == "b":
-            args = {"needs_mib": asked.reserve_mib, "estimate_mib": asked.estimate_mib, "source": _text(asked.source)}
-        return Event(ph=letter, ts=at, pid=WAITS_PID, cat="wait", id=phase_id, name=_name(asked), args=args)
+            args = {"needs_mib": row.reserve_mib, "estimate_mib": row.estimate_mib, "source": _text(row.source)}
+        return Event(ph=letter, ts=at, pid=WAITS_PID, cat="wait", id=phase_id, name=_name(row), args=args)
 
-    def _admit(self, record: PhaseAdmitted) -> Iterator[Event]:
-        asked = self._asked.get(record.phase_id)
-        if asked is None or record.phase_id in self._live:
+    def _end_wait(self, phase_id: int, at: int) -> Iterator[Event]:
+        if phase_id in self._waits:
+            self._waits.remove(phase_id)
+            yield self._wait("e", phase_id, at)
+
+    def _admitted(self, event: Admit) -> Iterator[Event]:
+        run = self._state.live.get(event.phase_id)
+        if run is None or event.phase_id in self._live:
             return
-        at = _us(record.at_s)
-        if record.phase_id in self._waits:
-            self._waits.remove(record.phase_id)
-            yield self._wait("e", record.phase_id, at)
-        if self._free:
-            lane = heapq.heappop(self._free)
-        else:
-            lane = len(self._lane_from)
-            self._lane_from.append(0)
-            yield from _lane_names(lane)
-        attempt = self._attempts[record.phase_id] = self._attempts.get(record.phase_id, 0) + 1
-        start = max(at, self._lane_from[lane])
-        self._live[record.phase_id] = _Run(asked, lane, start, record.waited_s, record.reserve_mib, attempt)
+        at = _us(event.at_s)
+        yield from self._end_wait(event.phase_id, at)
+        if run.lane not in self._lane_from:
+            yield from _lane_names(run.lane)
+        self._live[event.phase_id] = _Slice(run, max(at, self._lane_from.get(run.lane, 0)))
 
-    def _finished(self, record: PhaseFinished) -> Iterator[Event]:
-        run = self._live.get(record.phase_id)
-        if run is not None:
-            yield from self._finish(
-                record.phase_id,
-                run,
-                _us(record.at_s),
-                {
-                    "outcome": _text(record.outcome),
-                    "peak_mib": record.peak_mib,
-                    "cpu_s": record.cpu_s,
-                    "exit_code": record.exit_code,
-                    "signal": record.signal,
-                    "killed_by": _text(record.cause) or None,
-                    "killed_for": _text(self._killed_for.pop(record.phase_id, "")) or None,
-                },
-            )
-        if record.outcome in ("ok", "failed", "withdrawn"):
-            self._attempts.pop(record.phase_id, None)
-            if record.phase_id in self._waits:
-                self._waits.remove(record.phase_id)
-                yield self._wait("e", record.phase_id, _us(record.at_s))
-            self._asked.pop(record.phase_id, None)
+    def _sampled(self, event: MemorySampled) -> Iterator[Event]:
+        at = _us(event.at_s)
+        for phase_id, rss_mib in event.rss_mib:
+            drawn = self._live.get(phase_id)
+            if drawn is not None:
+                yield from self._lane_memory(drawn.lane, max(at, drawn.start), rss_mib)
 
-    def _finish(self, phase_id: int, run: _Run, end: int, told: Args) -> Iterator[Event]:
+    def _ended(self, event: PhaseEnded) -> Iterator[Event]:
+        at = _us(event.at_s)
+        if event.phase_id in self._live:
+            attempt = self._live[event.phase_id].run.attempt
+            told: Args = {
+                "outcome": event.outcome.value,
+                "peak_mib": event.peak_mib,
+                "cpu_s": event.cpu_s,
+                "exit_code": event.exit_code,
+                "signal": event.signal,
+                "killed_by": attempt.cause or None,
+                "killed_for": _text(attempt.killed_for) or None,
+            }
+            yield from self._finish(event.phase_id, at, told)
+        if event.outcome in (Outcome.OK, Outcome.FAILED, Outcome.WITHDRAWN):
+            yield from self._end_wait(event.phase_id, at)
+
+    def _finish(self, phase_id: int, end: int, told: Args) -> Iterator[Event]:
         """The slice, its flow, and the end of its memory."""
-        del self._live[phase_id]
-        run.end = max(end, run.start)
-        asked = run.asked
+        drawn = self._live.pop(phase_id)
+        run = drawn.run
+        drawn.end = max(end, drawn.start)
+        row = drawn.row
         args: Args = {
-            "source": _text(asked.source),
-            "arch": _text(asked.arch) or None,
-            "tool": _text(asked.tool),
-            "unit": _text(asked.unit_id),
+            "source": _text(row.source),
+            "arch": _text(row.arch) or None,
+            "tool": _text(row.tool),
+            "unit": _text(row.unit_id),
             "phase": phase_id,
-            "attempt": run.attempt,
+            "attempt": run.number,
             "waited_s": run.waited_s,
-            "estimate_mib": asked.estimate_mib,
-            "estimate_source": _text(asked.estimate_source),
-            "reserve_mib": run.reserve_mib,
-            "input_mib": asked.input_mib,
+            "estimate_mib": row.estimate_mib,
+            "estimate_source": _text(row.estimate_source),
+            "reserve_mib": run.attempt.reserve_mib,
+            "input_mib": row.input_mib,
             **told,
         }
         yield Event(
             ph="X",
-            ts=run.start,
-            dur=run.end - run.start,
+            ts=drawn.start,
+            dur=drawn.end - drawn.start,
             pid=RUNS_PID,
-            tid=FIRST_TID + run.lane,
-            cat=_text(asked.kind),
-            name=_name(asked),
+            tid=FIRST_TID + drawn.lane,
+            cat=_text(row.kind),
+            name=_name(row),
             args={name: value for name, value in args.items() if value is not None},
         )
-        yield from self._flow(run)
-        yield self._lane_memory(run.lane, run.end, 0.0)
-        heapq.heappush(self._free, run.lane)
-        self._lane_from[run.lane] = run.end
+        yield from self._flow(drawn)
+        yield from self._lane_memory(drawn.lane, drawn.end, 0.0)
+        self._lane_from[drawn.lane] = drawn.end
 
-    def _flow(self, run: _Run) -> Iterator[Event]:
+    def _flow(self, run: _Slice) -> Iterator[Event]:
         """From what it was made of: both slices have been written by now."""
-        if not run.asked.unit_id:
+        if not run.row.unit_id:
             return
-        done = self._done.setdefault(run.asked.unit_id, [])
+        done = self._done.setdefault(run.row.unit_id, [])
         for source in _sources(run, done):
             flow = next(self._flow_ids)
             # Inside the slice, whose end is no longer in it.
@@ -238,12 +232,34 @@ class _Exporter:
                 yield Event(
                     ph=letter, ts=ts, pid=RUNS_PID, tid=FIRST_TID + at.lane, cat="unit", name="unit", id=flow, bp=bind
                 )
-        same = (run.asked.kind, run.asked.arch)
-        self._done[run.asked.unit_id] = [*(each for each in done if (each.asked.kind, each.asked.arch) != same), run]
+        same = (run.row.kind, run.row.arch)
+        self._done[run.row.unit_id] = [*(each for each in done if (each.row.kind, each.row.arch) != same), run]
+
+    def _unit_ended(self, event: UnitEnded) -> Iterator[Event]:
+        self._done.pop(event.unit_id, None)
+        yield from ()
+
+    # -- decisions ---------------------------------------------------------------------------------------
+
+    def _requeued(self, event: Requeue) -> Iterator[Event]:
+        if event.phase_id in self._state.phases and event.phase_id not in self._live:
+            yield from self._begin_wait(event.phase_id, event.at_s)
+            yield self._instant(event.at_s, f"redone: {self._words(event.phase_id)}", {"lost_s": event.lost_s})
+
+    def _killed(self, event: Kill) -> Iterator[Event]:
+        args: Args = {"reason": _text(words.kill_reason(event))}
+        yield self._instant(event.at_s, f"ended: {self._words(event.phase_id)}", args)
+
+    def _gave_up(self, event: GiveUp) -> Iterator[Event]:
+        args: Args = {"verdict": event.verdict.value, "reason": _text(words.give_up_reason(event))}
+        yield self._instant(event.at_s, f"given up: {self._words(event.phase_id)}", args)
+
+    def _build_ended(self, event: BuildEnded) -> Iterator[Event]:
+        yield self._instant(event.at_s, f"the build ends: {_text(event.summary.result)}", None)
 
     # -- the rest ----------------------------------------------------------------------------------------
 
-    def _tick(self, record: TickRecord) -> Iterator[Event]:
+    def _tick(self, record: Status) -> Iterator[Event]:
         at = _us(record.at_s)
         for name, unit, value in (
             ("memory of the build", "MiB", record.ours_mib),
@@ -259,22 +275,22 @@ class _Exporter:
                 self._counters[name] = value
                 yield Event(ph="C", ts=at, pid=RUNS_PID, name=name, args={unit: value})
 
-    def _lane_memory(self, lane: int, at: int, size_mib: float) -> Event:
-        return Event(ph="C", ts=at, pid=RUNS_PID, name=f"memory in lane {lane + 1:02}", args={"MiB": size_mib})
+    def _lane_memory(self, lane: int, at: int, size_mib: float) -> Iterator[Event]:
+        yield Event(ph="C", ts=at, pid=RUNS_PID, name=f"memory in lane {lane + 1:02}", args={"MiB": size_mib})
 
     def _instant(self, at_s: float, name: str, args: Args | None) -> Event:
         return Event(ph="i", s="p", ts=_us(at_s), pid=RUNS_PID, tid=RUNS_PID, name=name, args=args)
 
     def _words(self, phase_id: int) -> str:
-        asked = self._asked.get(phase_id)
-        return _name(asked) if asked is not None else f"phase {phase_id}"
+        phase = self._state.phases.get(phase_id)
+        return _name(phase.row) if phase is not None else f"phase {phase_id}"
 
 
-def perfetto_json(records: Iterable[AnyRecord]) -> Iterator[bytes]:
-    """The whole document, in pieces. The first record must be the header, as TraceReader guarantees."""
+def perfetto_json(events: Iterable[BuildEvent]) -> Iterator[bytes]:
+    """The whole document, in pieces. The first event must be the header, as TraceReader guarantees."""
     encode = msgspec.json.Encoder().encode
     before = b'{"displayTimeUnit":"ms","traceEvents":[\n'
-    for event in _Exporter().events(records):
+    for event in _Exporter().events(events):
         yield before + encode(event)
         before = b",\n"
     yield b"\n]}\n"
@@ -302,20 +318,20 @@ def _lane_names(lane: int) -> Iterator[Event]:
     yield Event(ph="M", ts=0, pid=RUNS_PID, tid=tid, name="thread_sort_index", args={"sort_index": lane})
 
 
-def _sources(run: _Run, done: list[_Run]) -> list[_Run]:
+def _sources(run: _Slice, done: list[_Slice]) -> list[_Slice]:
     """The runs that a phase follows from: of its architecture the last, else the front end; for a host compile all."""
-    kind, arch = run.asked.kind, run.asked.arch
-    before = [each for each in done if each.end <= run.start and (each.asked.kind, each.asked.arch) != (kind, arch)]
+    kind, arch = run.row.kind, run.row.arch
+    before = [each for each in done if each.end <= run.start and (each.row.kind, each.row.arch) != (kind, arch)]
     if arch:
-        of_arch = [each for each in before if each.asked.arch == arch]
-        return of_arch[-1:] or [each for each in before if not each.asked.arch][-1:]
-    ends = [each for each in before if each.asked.kind == "ptxas"] if kind == "host" else []
+        of_arch = [each for each in before if each.row.arch == arch]
+        return of_arch[-1:] or [each for each in before if not each.row.arch][-1:]
+    ends = [each for each in before if each.row.kind == "ptxas"] if kind == "host" else []
     return ends or before[-1:]
 
 
-def _name(asked: PhaseQueued) -> str:
-    arch = f" {asked.arch}" if asked.arch else ""
-    return _text(f"{asked.kind}{arch} {os.path.basename(asked.source)}".rstrip())
+def _name(row: PhaseRow) -> str:
+    arch = f" {row.arch}" if row.arch else ""
+    return _text(f"{row.kind}{arch} {os.path.basename(row.source)}".rstrip())
 
 
 def _us(at_s: float) -> int:

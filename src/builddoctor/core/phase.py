@@ -1,0 +1,107 @@
+"""A unit (one translation unit, or one link) and its phases (one run of a memory-taking tool).
+
+Covers: the shapes that gates announce and the scheduler decides on.
+Does *not* cover: how a command line is read (``toolchain.command_lines``) or how much memory a phase takes
+(``estimation.estimator``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from builddoctor.core.units import Mib, Whole
+from builddoctor.core.word import Word
+
+
+class PhaseKind(Word):
+    """What a phase does. The order of a CUDA unit: preprocess, cudafe++, (preprocess, cicc, ptxas) per arch, host."""
+
+    PREPROCESS = "preprocess"
+    CUDAFE = "cudafe++"
+    CICC = "cicc"
+    PTXAS = "ptxas"
+    HOST = "host"
+    NVLINK = "nvlink"
+    LINK = "link"
+
+
+THRIFTY_TOOLS = frozenset(("cc1", "cc1plus"))
+"""Tools that can be told to collect garbage earlier: less memory, more time, the same output."""
+
+
+class Outcome(Word):
+    """How a phase ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    """an exit status of its own: a compile error, say"""
+    KILLED_BY_KERNEL = "killed-by-kernel"
+    """SIGKILL, and a kernel OOM counter rose"""
+    KILLED_BY_US = "killed-by-us"
+    KILLED_OUTSIDE = "killed-outside"
+    """SIGKILL without any counter: a kill from outside, or a limit that we cannot see"""
+    WITHDRAWN = "withdrawn"
+    """its gate went away: the build was interrupted"""
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One translation unit as its compiler driver was called for it."""
+
+    unit_id: str
+    source: str
+    """path as the driver was given it; empty for a link"""
+    output: str = ""
+    archs: tuple[str, ...] = ()
+    """device architectures, e.g. ``sm_90``; empty for host code"""
+    threads: Whole = 1
+    """the driver's ``--threads``"""
+    counted: bool = True
+    """False for what configure steps compile to try the compiler out"""
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One phase that asks for memory."""
+
+    phase_id: Whole
+    unit_id: str
+    kind: PhaseKind
+    source: str
+    arch: str = ""
+    input_mib: Mib = 0.0
+    """size of its input file"""
+    tool: str = ""
+    """the program's name, e.g. ``cc1plus``"""
+    redoable: bool = True
+    """it can be run again; not when it reads or writes a pipe"""
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """Peak memory expected of a phase: median, spread above it, and where the figure comes from."""
+
+    peak_mib: Mib
+    spread_mib: Mib
+    source: str
+
+    @property
+    def reserve_mib(self) -> float:
+        """What admission sets aside."""
+        return self.peak_mib + self.spread_mib
+
+
+class ExpectedPhase(msgspec.Struct, frozen=True):
+    """One phase to come, or the rest of one that runs."""
+
+    peak_mib: float
+    spread_mib: float
+    wall_s: float
+
+    @property
+    def estimate(self) -> Estimate:
+        """Its size, as of a phase that asks."""
+        return Estimate(peak_mib=self.peak_mib, spread_mib=self.spread_mib, source="")
+
+
+def describe(phase: Phase) -> str:
+    """``cicc sm_90 of src/gelu.cu``."""
+    arch = f" {phase.arch}" if phase.arch else ""
+    return f"{phase.kind.value}{arch} of {phase.source}" if phase.source else f"{phase.kind.value}{arch}"

@@ -1,0 +1,532 @@
+"""Why something failed, from its log alone: a verdict, how sure it is, its evidence, and what to do. Pure.
+
+Covers: a log of any length in one stream, in memory that is bounded; which of the lines that the catalogue knows is the
+cause. Texts that say it go before those that hint at it, those before trailers; of equals the first failing step's
+counts, for what comes later mostly follows from it. The kernel's report goes before all of them, for a build. A SIGKILL
+without it: too many, one too large, or one without end; a process of a training rather than of a build.
+Does *not* cover: opening files (``cli.explain``), builds that left a trace (``diagnose.from_trace``).
+
+Nothing known in a log that failed is ``unknown``, with its last lines that matter; a log of no failure has no verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from builddoctor.core.units import format_mib
+from builddoctor.core.verdict import Diagnosis, Finding, Fix, Verdict, Weight
+from builddoctor.core.word import Confidence
+from builddoctor.diagnose.catalogue import entry_of, load_catalogue
+from builddoctor.diagnose.gpu_memory import GpuOom, judge_gpu
+from builddoctor.diagnose.kernel_log import FEWER_CANNOT, is_compiler, judge_kernel
+from builddoctor.diagnose.log_facts import Growth, LogFacts, Survey
+from builddoctor.diagnose.log_lines import Blocks
+from builddoctor.diagnose.log_scanner import Reading, Scanner, failure
+from builddoctor.diagnose.remedies import ladder
+from builddoctor.diagnose.remedy_facts import RemedyFacts
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """What was made of a text."""
+
+    diagnosis: Diagnosis
+    lines: int
+
+
+class Explainer:
+    """Fed with the bytes of one log."""
+
+    def __init__(self) -> None:
+        self._blocks = Blocks()
+        self._scanner = Scanner(load_catalogue())
+        self._survey = Survey()
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes."""
+        self._take(self._blocks.feed(data))
+
+    def finish(self) -> Explained:
+        """The verdict."""
+        self._take(self._blocks.rest())
+        reading = self._scanner.finish()
+        return Explained(diagnosis=judge_text(reading, self._survey.finish()), lines=reading.lines)
+
+    def _take(self, blocks: Iterable[bytes]) -> None:
+        for block in blocks:
+            self._scanner.scan(block)
+            self._survey.take(block)
+
+
+LINES_BEFORE_STEP = 200
+"""make says after the error which step it was, and other steps print in between"""
+
+OF_MEMORY: frozenset[Verdict] = frozenset(
+    (
+        Verdict.PARALLEL,
+        Verdict.TOO_BIG,
+        Verdict.RUNAWAY,
+        Verdict.RLIMIT,
+        Verdict.CGROUP_PARENT,
+        Verdict.NUMA_POLICY,
+        Verdict.TMPFS,
+        Verdict.EXTERNAL_KILL,
+    )
+)
+"""what counters decide: a compiler's text alone is never sure of one"""
+
+OF_WATCHERS: frozenset[Verdict] = frozenset((Verdict.OOMD, Verdict.SCHEDULER_KILL))
+"""printed by the daemon or scheduler that killed"""
+
+OF_COMPANY: frozenset[Verdict] = frozenset((Verdict.PARALLEL, Verdict.TOO_BIG, Verdict.RUNAWAY))
+"""the ladder knows what to do about them, in the words of the build; a text does not"""
+
+TRIED_OUT = re.compile(r"\bconftest\b|CMakeTmp\b|CMakeScratch\b|\bTryCompile\b|\bCMake(?:Error|Output|ConfigureLog)\b")
+"""what configure steps try out may fail"""
+
+HARMLESS = re.compile(r"hit memory(?:\+swap)? limit at least once")
+"""Slurm says so of full page cache too"""
+
+WENT_ON = re.compile(
+    r"^-- (?:Build files have been written|Generating done)|^config(?:ure|\.status): creating "
+    r"|^Your branch is up to date|^Already on "
+)
+"""printed after an error that did not stop the build"""
+
+LAST_WORDS = 3
+ENDS_BADLY = re.compile(r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with code (?!0\b)\d|\bAborted\b")
+
+MOST_LINES = 6
+LONGEST_LINE = 300
+SILENT = re.compile(r"^FAILED: \[code=255\]|\bError 255\b|exit (?:code|status):? 255\b")
+SILENT_CAUSE = "silent-255"
+MATTERS = re.compile(
+    r"(?i)error|fatal|fail|kill|abort|cannot|not found|no such|denied|exception|undefined|exit (?:code|status)"
+)
+
+
+def judge_text(reading: Reading, facts: LogFacts) -> Diagnosis:
+    """The verdict of a whole log."""
+    cause = _cause(reading, facts)
+    if facts.document:
+        return _nothing(f"it is {facts.document}: it speaks of failures, and none happened in it")
+    kernel = judge_kernel(facts.kernel, facts.jobs)
+    if reading.ok and not (kernel and facts.kernel[-1].line > (reading.succeeded or 0)):
+        return _nothing("it went well: nothing failed after the last success")
+    if kernel is not None and _kernel_decides(facts, cause):
+        return _of_kernel(kernel, facts, cause)
+    if (gpu := _gpu(facts, cause, reading)) is not None:
+        return gpu
+    if cause is None or cause.verdict is Verdict.UNKNOWN:
+        silent = _silent(reading, facts)
+        if silent is not None or cause is None:
+            return silent or _of_nothing_known(reading, facts)
+    if cause.verdict is Verdict.GPU_OOM:
+        return judge_gpu(GpuOom(line=cause.line, text=cause.text, library="CUDA"))
+    if cause.verdict is Verdict.PARALLEL and in_training(cause.entry, reading.tail, facts.command):
+        return of_training(cause)
+    return _of_text(reading, facts, cause)
+
+
+def _nothing(why: str) -> Diagnosis:
+    return Diagnosis(verdict=None, confidence=Confidence.HIGH, died="", why=why)
+
+
+# -- the line that counts ----------------------------------------------------------------------------------------
+
+
+def _cause(reading: Reading, facts: LogFacts) -> Finding | None:
+    """The finding that is the cause: of the first failing step, what says it, else what hints at it; else of any."""
+    begin = 1
+    if reading.failing is not None:
+        begin = reading.failing if _is_ninja(reading, facts) else max(1, reading.failing - LINES_BEFORE_STEP)
+    end = facts.failed[1].line if len(facts.failed) > 1 and _is_ninja(reading, facts) else reading.lines + 1
+    findings = [each for each in reading.findings if not TRIED_OUT.search(each.text)]
+    of_step = [each for each in findings if begin <= each.line < end]
+    after = [each for each in findings if each.line >= begin]
+    for among in (of_step, after, findings):
+        for weight in (Weight.SAYS, Weight.HINTS):
+            found = next((each for each in among if each.weight == weight), None)
+            if found is not None:
+                return _sender(found, findings)
+    return None
+
+
+def _sender(found: Finding, findings: Sequence[Finding]) -> Finding:
+    """Of a SIGTERM, which names no sender: the daemon's or scheduler's own line, where there is one."""
+    if found.verdict is not Verdict.EXTERNAL_KILL:
+        return found
+    said = (each for each in findings if each.verdict in OF_WATCHERS and each.weight is Weight.SAYS)
+    return next(said, found)
+
+
+def _is_ninja(reading: Reading, facts: LogFacts) -> bool:
+    return bool(facts.failed) and facts.failed[0].line == reading.failing
+
+
+def _kernel_decides(facts: LogFacts, cause: Finding | None) -> bool:
+    """The kernel's report is about this build, or about nothing that another text explains."""
+    of_build = any(is_compiler(report.victim) or any(task.compiler for task in report.tasks) for report in facts.kernel)
+    if of_build:
+        return cause is None or cause.verdict in OF_MEMORY or cause.verdict in (*OF_WATCHERS, Verdict.UNKNOWN)
+    return not facts.gpu and (
+        cause is None or cause.verdict in OF_MEMORY or cause.verdict in (*OF_WATCHERS, Verdict.UNKNOWN)
+    )
+
+
+def _gpu(facts: LogFacts, cause: Finding | None, reading: Reading) -> Diagnosis | None:
+    """The GPU's memory, where it failed before anything else did; never in place of a step of a build that failed."""
+    if not facts.gpu:
+        return None
+    # A bare message of CUDA may follow one with all its numbers, or stand before it.
+    first = facts.gpu[0]
+    if cause is not None and cause.verdict is not Verdict.GPU_OOM:
+        if reading.failing is not None or cause.line < first.line:
+            return None
+        if cause.weight is Weight.SAYS and cause.verdict in (Verdict.SOURCE, Verdict.TOOLCHAIN, Verdict.DISK_FULL):
+            return None
+    best = next((each for each in facts.gpu if each.tried_mib is not None and each.total_mib is not None), first)
+    return judge_gpu(best, more=len(facts.gpu) + facts.gpu_more - 1)
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------
+
+
+def _of_text(reading: Reading, facts: LogFacts, cause: Finding) -> Diagnosis:
+    entry = entry_of(cause.entry)
+    tool = dict(cause.captured).get("tool", "")
+    verdict: Verdict = cause.verdict or Verdict.UNKNOWN
+    confidence = _confidence(reading, cause)
+    why = entry.cause.rstrip(".") if entry is not None else "a text that is known"
+    evidence = [_quoted(cause)]
+    known = remedy_facts(facts, tool=tool, text=cause.text)
+    if verdict is Verdict.PARALLEL:
+        kills = sum(1 for each in reading.findings if each.verdict is Verdict.PARALLEL)
+        kill = weigh_kill(facts, tool, max(kills, reading.count(cause.entry)))
+        verdict, why = kill.verdict, kill.why
+        confidence = Confidence.HIGH if confidence == Confidence.HIGH else kill.confidence
+        evidence += kill.evidence
+    evidence += _also(reading, cause)
+    told = Diagnosis(
+        verdict=verdict,
+        confidence=confidence,
+        died=_died(facts, cause, tool),
+        why=why,
+        cause=cause.entry,
+        evidence=evidence,
+    )
+    return _finished(told, known, cause)
+
+
+def _confidence(reading: Reading, cause: Finding) -> Confidence:
+    watched = any(each.verdict in OF_WATCHERS and each.weight is Weight.SAYS for each in reading.findings)
+    if cause.weight is Weight.HINTS:
+        return (
+            Confidence.MEDIUM
+            if cause.verdict not in OF_MEMORY and cause.verdict is not Verdict.UNKNOWN
+            else Confidence.LOW
+        )
+    if cause.verdict in OF_MEMORY:
+        return Confidence.HIGH if watched else Confidence.MEDIUM
+    return Confidence.HIGH
+
+
+def _died(facts: LogFacts, cause: Finding, tool: str) -> str:
+    source = source_of(facts.command, facts.failed[0].text if facts.failed else "", cause.text)
+    if tool and source:
+        return f"{tool} of {source}"
+    if tool or source:
+        return tool or f"the compilation of {source}"
+    return f"what printed line {cause.line}"
+
+
+def _also(reading: Reading, cause: Finding) -> list[str]:
+    """Other lines that say it, and how many there were."""
+    lines = [_quoted(each) for each in reading.findings if each.verdict in OF_WATCHERS and each.entry != cause.entry][
+        :2
+    ]
+    count = reading.count(cause.entry)
+    if count > 1:
+        lines.append(f"{count} lines of that kind; the first counts")
+    if reading.failing is not None and reading.failing != cause.line:
+        lines.append(f"the first step that failed stands in line {reading.failing}")
+    return lines
+
+
+def _finished(told: Diagnosis, known: RemedyFacts, cause: Finding | None) -> Diagnosis:
+    """With its ways out: those of the line that says it where it has any; they know more than the verdict does."""
+    entry = entry_of(cause.entry) if cause is not None else None
+    fits = entry is not None and entry.verdict == told.verdict and told.verdict not in OF_COMPANY
+    own = entry.fixes if entry is not None and fits else ()
+    return msgspec.structs.replace(told, fixes=ladder(told.verdict, known, own=own))
+
+
+def _of_kernel(kernel: tuple[Diagnosis, RemedyFacts], facts: LogFacts, cause: Finding | None) -> Diagnosis:
+    """What the kernel says of the kill, with what the log says of the build."""
+    told, killed = kernel
+    build = remedy_facts(facts, tool=killed.tool)
+    peak_mib = killed.peak_mib or build.peak_mib
+    return _finished(told, msgspec.structs.replace(build, peak_mib=peak_mib, limit_mib=killed.limit_mib), cause)
+
+
+# -- where nothing is known --------------------------------------------------------------------------------------
+
+
+def _of_nothing_known(reading: Reading, facts: LogFacts) -> Diagnosis:
+    trails = [each for each in reading.findings if each.weight is Weight.TRAILS]
+    if reading.failing is None and not _ends_badly(reading, trails):
+        if (grown := _growing(facts)) is not None:
+            return grown
+        why = "nothing in it says that anything failed" if reading.lines else "it is empty"
+        return Diagnosis(verdict=None, confidence=Confidence.MEDIUM, died="", why=why)
+    shown = _last_that_matter(reading)
+    return Diagnosis(
+        verdict=Verdict.UNKNOWN,
+        confidence=Confidence.LOW,
+        died=f"the step of line {reading.failing}" if reading.failing is not None else "something in this log",
+        why="no line of it is a text that is known: what it ends with says more than a guess would",
+        evidence=[*(_quoted(each) for each in trails[:1]), *shown],
+        fixes=ladder(Verdict.UNKNOWN, remedy_facts(facts)),
+    )
+
+
+def _ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
+    """The end of a log says that something failed, and nothing after it that all is well."""
+    wrong = failure()
+    numbered = _numbered(reading)
+    bad = [number for number, text in numbered if wrong.is_it(text) and not HARMLESS.search(text)]
+    bad += [number for number, text in numbered[-LAST_WORDS:] if ENDS_BADLY.search(text)]
+    bad += [trail.line for trail in trails]
+    went_on = max((number for number, text in numbered if WENT_ON.search(text)), default=0)
+    return max(bad, default=0) > went_on
+
+
+def _numbered(reading: Reading) -> list[tuple[int, str]]:
+    """The last lines with their numbers, about: empty ones are not among them."""
+    first = reading.lines - len(reading.tail) + 1
+    return [(first + place, text) for place, text in enumerate(reading.tail)]
+
+
+def _growing(facts: LogFacts) -> Diagnosis | None:
+    """Nothing failed yet, and a compiler is where none should be."""
+    grown = next((growth for growth in facts.growth if growth.monstrous), None)
+    if grown is None:
+        return None
+    kill = weigh_kill(facts, grown.tool, 0)
+    return Diagnosis(
+        verdict=kill.verdict,
+        confidence=kill.confidence,
+        died="",
+        why=kill.why,
+        cause="growth",
+        evidence=[text for text in kill.evidence if text != NO_NAME],
+        fixes=ladder(kill.verdict, remedy_facts(facts, tool=grown.tool)),
+    )
+
+
+def _silent(reading: Reading, facts: LogFacts) -> Diagnosis | None:
+    """nvcc with --threads: killed or out of disk, it prints nothing and gives 255."""
+    step = facts.failed[0].text if facts.failed else ""
+    at = next((text for text in (step, *reading.tail) if SILENT.search(text)), "")
+    nvcc = "nvcc" in facts.command or any("nvcc" in text for text in reading.tail)
+    if not at or not nvcc or facts.threads == 1:
+        return None
+    threads = f"--threads {facts.threads}" if facts.threads is not None else "--threads"
+    number = f"line {facts.failed[0].line}: " if at == step and step else ""
+    return Diagnosis(
+        verdict=Verdict.UNKNOWN,
+        confidence=Confidence.MEDIUM,
+        died=f"nvcc of {source_of(facts.command, step)}" if source_of(facts.command, step) else "nvcc",
+        why=f"nvcc with {threads} gives 255 and no text for two causes alike: a phase of it was killed for memory, or "
+        "TMPDIR was full. The log cannot tell which",
+        cause=SILENT_CAUSE,
+        evidence=[f"{number}{at[:LONGEST_LINE]}", *([str(facts.jobs.quote)] if facts.jobs is not None else [])],
+        fixes=list(TELL_APART),
+    )
+
+
+TELL_APART = (
+    Fix(text="was it a kill for memory? A number that rose says yes", command="grep oom_kill /proc/vmstat"),
+    Fix(
+        text="is the folder of temporary files full, in bytes or in files?",
+        command='df -h "${TMPDIR:-/tmp}"; df -i "${TMPDIR:-/tmp}"',
+    ),
+    Fix(
+        text="make it speak: with one thread nvcc says what died",
+        command='export NVCC_APPEND_FLAGS="$NVCC_APPEND_FLAGS --threads 1"',
+    ),
+)
+
+
+def _last_that_matter(reading: Reading) -> list[str]:
+    numbered = _numbered(reading)
+    last = max((place for place, each in enumerate(numbered) if MATTERS.search(each[1])), default=len(numbered) - 1)
+    shown = numbered[max(0, last + 1 - MOST_LINES) : last + 1]
+    return [f"near line {number}: {text[:LONGEST_LINE]}" for number, text in shown]
+
+
+def _quoted(finding: Finding) -> str:
+    return f"line {finding.line}: {finding.text}"
+
+
+# -- a compiler that died of SIGKILL ---------------------------------------------------------------------------------
+
+
+NO_NAME = (
+    "a SIGKILL names no sender: most often the kernel or a daemon, for memory; else a scheduler or a person "
+    "(journalctl -k, dmesg)"
+)
+MANY_KILLS = 2
+
+
+class Kill(msgspec.Struct, frozen=True, kw_only=True):
+    """What a log makes of it."""
+
+    verdict: Verdict
+    confidence: Confidence
+    why: str
+    evidence: tuple[str, ...] = ()
+
+
+def weigh_kill(facts: LogFacts, tool: str, kills: int) -> Kill:
+    """``tool``: the program that was killed, empty when the log does not say. ``kills``: lines that say one was."""
+    grown = next(
+        (each for each in facts.growth if each.tool == tool or (not tool and (each.grew or each.monstrous))), None
+    )
+    evidence = _kill_evidence(facts, grown)
+    alone = _alone(facts)
+    name = tool or (grown.tool if grown is not None else "the compiler")
+    if grown is not None and (grown.monstrous or (grown.grew and alone)):
+        held = f"{name} held {format_mib(grown.last_mib)}" + (" and was still growing" if grown.grew else "")
+        return _runaway(f"{held}{', alone' if alone else ''}: it grew without end", Confidence.MEDIUM, evidence)
+    if facts.grows is not None and (alone or name == "cudafe++"):
+        return _runaway(
+            f"{name} grew without end, as the text says{f', {alone}' if alone else ''}", Confidence.MEDIUM, evidence
+        )
+    if alone and name == "cudafe++":
+        why = f"cudafe++ was killed {alone}, and it needs a few hundred MiB for anything it can compile: most likely it"
+        return _runaway(f"{why} grew without end", Confidence.LOW, [*evidence, NO_NAME])
+    if alone:
+        why = f"{name} was killed {alone}: it does not fit by itself. {FEWER_CANNOT}"
+        return Kill(verdict=Verdict.TOO_BIG, confidence=Confidence.MEDIUM, why=why, evidence=(*evidence, NO_NAME))
+    many = kills >= MANY_KILLS or (facts.in_flight is not None and facts.in_flight.value > 1)
+    asked = facts.jobs is not None and facts.jobs.value > 1
+    ran = "several ran at once" if many or asked else "how many ran at once, the log does not say"
+    return Kill(
+        verdict=Verdict.PARALLEL,
+        confidence=Confidence.MEDIUM if many or asked else Confidence.LOW,
+        why=f"{name} was killed (SIGKILL), most likely for memory; {ran}",
+        evidence=(*evidence, NO_NAME),
+    )
+
+
+def _runaway(why: str, confidence: Confidence, evidence: list[str]) -> Kill:
+    return Kill(verdict=Verdict.RUNAWAY, confidence=confidence, why=f"{why}. {FEWER_CANNOT}", evidence=tuple(evidence))
+
+
+def _alone(facts: LogFacts) -> str:
+    """How it is known that no other compiler ran; empty when it is not."""
+    if facts.in_flight is not None:
+        return "while no other edge ran" if facts.in_flight.value == 1 else ""
+    if facts.jobs is not None and facts.jobs.value == 1 and (facts.threads or 1) == 1:
+        return "with one compiler at a time"
+    return ""
+
+
+def _kill_evidence(facts: LogFacts, grown: Growth | None) -> list[str]:
+    lines = [str(said.quote) for said in (facts.jobs, facts.in_flight) if said is not None]
+    if grown is not None:
+        first, last = format_mib(grown.first_mib), format_mib(grown.last_mib)
+        rows = f" over {grown.points} rows, from {first} to {last}" if grown.points > 1 else f" at {last}"
+        lines.append(f"{grown.tool}{rows}: {grown.last}")
+    if facts.grows is not None:
+        lines.append(str(facts.grows))
+    return lines
+
+
+# -- a training ------------------------------------------------------------------------------------------------------
+
+
+DATALOADER = "dataloader-killed"
+OF_TRAINING = frozenset((DATALOADER, "launcher-saw-sigkill"))
+FEW_LINES = 2
+
+_TRAINING = re.compile(
+    r"(?i)\b(?:epoch|step|iteration|iter|batch)s?\b[ :=/\[]{1,3}\d|\bloss\b[ :='\"]{1,4}\d|\d(?:it/s|s/it)\b"
+    r"|\btorchrun\b|\baccelerate launch\b|\bdeepspeed\b|\btrain\w*\.py\b|\bDataLoader\b"
+)
+_BUILD = re.compile(
+    r"\bnvcc\b|\bcc1plus\b|\bcicc\b|\bptxas\b|\bninja\b|\bg?make(?:\[\d+\])?: |\bg\+\+|\bc\+\+|\bBuilding \w+ object\b"
+    r"|\bBuilding wheel\b|\bsetup\.py\b|^FAILED: "
+)
+
+
+def in_training(entry: str, tail: Sequence[str], command: str) -> bool:
+    """Whether what was killed belonged to a training: by the text itself, else by what the log ends with."""
+    if entry in OF_TRAINING:
+        return True
+    if command or any(_BUILD.search(text) for text in tail):
+        return False
+    return sum(_TRAINING.search(text) is not None for text in tail) >= FEW_LINES
+
+
+def of_training(cause: Finding) -> Diagnosis:
+    """Too many workers times what each holds, most likely; no advice that belongs to builds."""
+    workers = entry_of(DATALOADER)
+    return Diagnosis(
+        verdict=Verdict.PARALLEL,
+        confidence=Confidence.MEDIUM if cause.entry == DATALOADER else Confidence.LOW,
+        died="a worker of the training's DataLoader" if cause.entry == DATALOADER else "a process of a training",
+        why="it was killed (SIGKILL) and left no traceback of its own: most likely the host's memory ran out, not the "
+        "GPU's. Usually it is the number of worker processes times what each of them loads; a smaller model or batch "
+        "does not help",
+        cause=cause.entry,
+        evidence=[
+            f"line {cause.line}: {cause.text}",
+            "a GPU that runs out of memory gives a Python traceback and kills no process",
+        ],
+        fixes=list(workers.fixes) if workers is not None else [],
+    )
+
+
+# -- the command of the step that failed -----------------------------------------------------------------------------
+
+
+_COMPILED = re.compile(r"(?:^|[\s=\"'])((?:[\w@%+,.~/-]){1,400}\.(?:cu|cpp|cc|cxx|c\+\+|c|hip))(?=$|[\s\"':,(\]])")
+_OBJECT = re.compile(r"(?<![\w@%+,.~/-])((?:[\w@%+,.~/-]){1,400}\.(?:cu|cpp|cc|cxx|c))\.(?:o|obj)\b")
+_DEVICE_ARCH = re.compile(r"\b(?:sm|compute)_(\d{2,3}[af]?)\b")
+_STD = re.compile(r"-std[= ]((?:c|gnu)\+\+\w{2})\b")
+_DEBUG = re.compile(r"(?:^| )(?:-g|-G|-lineinfo|--device-debug|--generate-line-info)(?= |$)")
+MOST_LOOKED = 16_000
+
+
+def source_of(*texts: str) -> str:
+    """The source that a command or an output names last; empty without one."""
+    for text in texts:
+        found = _COMPILED.findall(text[:MOST_LOOKED]) or _OBJECT.findall(text[:MOST_LOOKED])
+        if found:
+            return str(found[-1])
+    return ""
+
+
+def remedy_facts(facts: LogFacts, *, tool: str = "", text: str = "") -> RemedyFacts:
+    """What is known of the build for finding a way out. ``text``: the line that says what died."""
+    command = facts.command
+    failed = facts.failed[0].text if facts.failed else ""
+    grown = next((growth for growth in facts.growth if growth.tool == tool), None)
+    archs = tuple(sorted({f"sm_{number}" for number in _DEVICE_ARCH.findall(command[:MOST_LOOKED])}))
+    std = _STD.search(command[:MOST_LOOKED])
+    return RemedyFacts(
+        tool=tool,
+        source=source_of(command, failed, text),
+        archs=archs,
+        threads=facts.threads,
+        jobs=facts.jobs.value if facts.jobs is not None else None,
+        nvcc=facts.nvcc,
+        gcc=facts.gcc,
+        std=std[1].replace("gnu", "c") if std else "",
+        debug=_DEBUG.search(command[:MOST_LOOKED]) is not None if command else None,
+        peak_mib=grown.last_mib if grown is not None else None,
+    )

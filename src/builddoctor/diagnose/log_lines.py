@@ -1,0 +1,302 @@
+"""A log as lines: a stream cut into whole lines, each line as its tool wrote it, and a fast search for many words.
+
+Covers: chunks of any size, lines without an end, UTF-16 (what PowerShell writes) by its byte order mark; colours and
+other sequences of terminals, progress bars (what was written last counts), CRLF, bytes of another encoding, what CI,
+containers, schedulers, journals and pip put in front, credentials.
+Does *not* cover: what a line means (``diagnose.log_scanner``, ``diagnose.log_facts``). Pure.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from builddoctor.core.units import one_line
+from builddoctor.trace.masking import mask_line
+
+BLOCK = 1 << 20
+"""bytes searched at once"""
+
+LONGEST_LINE = 64 * 1024
+"""bytes of a line that are looked at. A link line of a big project has some 30 KB; what is longer is data"""
+
+
+class Quote(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the log."""
+
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.text}"
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """A number, and the line that says it."""
+
+    value: int
+    quote: Quote
+
+
+class Lines:
+    """Gives back whole lines as soon as they are whole, the same whatever the chunks were."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._began = False
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._pending = b""
+        self._was_cut = False
+
+    def feed(self, data: bytes) -> bytes:
+        """What became whole with these bytes: lines that end with a line feed, none longer than LONGEST_LINE."""
+        if not self._began:
+            self._head += data
+            if len(self._head) < len(codecs.BOM_UTF8):
+                return b""
+            data = self._begin()
+        return self._whole(self._as_utf8(data, last=False))
+
+    def rest(self) -> bytes:
+        """The last line where it has no end; empty otherwise. Nothing can be fed after it."""
+        data = b"" if self._began else self._begin()
+        whole = self._whole(self._as_utf8(data, last=True))
+        last, self._pending = self._pending, b""
+        return whole + (_shortened(last) if self._was_cut or len(last) > LONGEST_LINE else last)
+
+    def _begin(self) -> bytes:
+        data, self._head, self._began = self._head, b"", True
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        return data.removeprefix(codecs.BOM_UTF8)
+
+    def _as_utf8(self, data: bytes, *, last: bool) -> bytes:
+        if self._decoder is None:
+            return data
+        return self._decoder.decode(data, last).encode("utf-8", "replace")
+
+    def _whole(self, data: bytes) -> bytes:
+        end = data.rfind(b"\n") + 1
+        if not end:
+            self._keep(self._pending + data)
+            return b""
+        whole = self._pending + data[:end]
+        if self._was_cut:
+            first, _, others = whole.partition(b"\n")
+            whole = _shortened(first) + b"\n" + others
+            self._was_cut = False
+        self._pending = b""
+        self._keep(data[end:])
+        return _all_shortened(whole)
+
+    def _keep(self, pending: bytes) -> None:
+        """Remember a line that has no end yet: never much more of it than counts."""
+        if len(pending) > LONGEST_LINE:
+            self._was_cut = True
+            returns = b"\r" if pending.endswith(b"\r") else b""
+            pending = _shortened(pending) + returns
+        self._pending = pending
+
+
+class Blocks:
+    """Whole lines in blocks of about one size, whatever the chunks were, without the sequences of terminals.
+
+    What stands near a line is in the same block in every reading.
+    """
+
+    def __init__(self) -> None:
+        self._lines = Lines()
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The next bytes; blocks that became whole."""
+        if self._waiting_bytes + len(data) < BLOCK:
+            self._waiting.append(data)
+            self._waiting_bytes += len(data)
+            return
+        data = b"".join((*self._waiting, data))
+        whole = len(data) - len(data) % BLOCK
+        self._waiting, self._waiting_bytes = [data[whole:]], len(data) - whole
+        for start in range(0, whole, BLOCK):
+            if block := self._lines.feed(data[start : start + BLOCK]):
+                yield without_sequences(block)
+
+    def rest(self) -> Iterator[bytes]:
+        """What is left; a last line without an end gets one. Nothing can be fed after it."""
+        last = self._lines.feed(b"".join(self._waiting))
+        rest = self._lines.rest()
+        for block in (last, rest if not rest or rest.endswith(b"\n") else rest + b"\n"):
+            if block:
+                yield without_sequences(block)
+
+
+def _all_shortened(whole: bytes) -> bytes:
+    """The same lines, those that are too long made shorter. Looks at few bytes where none is."""
+    at, done, parts = 0, 0, []
+    while at + LONGEST_LINE < len(whole):
+        end = whole.rfind(b"\n", at, at + LONGEST_LINE + 1)
+        if end < 0:
+            end = whole.index(b"\n", at)
+            parts += [whole[done:at], _shortened(whole[at:end])]
+            done = end
+        at = end + 1
+    return b"".join([*parts, whole[done:]]) if parts else whole
+
+
+def _shortened(line: bytes) -> bytes:
+    """The beginning of what a progress bar wrote last."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2][:LONGEST_LINE]
+
+
+# -- one line --------------------------------------------------------------------------------------------------------
+
+
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]PX^_][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[ -/]+[0-~]|[0-~])")
+"""ECMA-48: control sequences, strings (titles, links, BuildKite's times; a bell may end them), others."""
+
+_PASTED = re.compile(rb"\[(?:\d{1,2}(?:;\d{1,3}){0,4}m(?:\[K)?|m\[K)")
+"""colours that lost their escape character when a log was pasted"""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff]+")
+
+_ISO_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+_PREFIXES = (
+    rf"{_ISO_TIME} [\w.-]{{1,64}} (?:kernel|[\w./@-]{{1,64}}\[\d{{1,8}}\]): ",
+    # GitHub Actions, Azure, Kubernetes, docker logs -t; GitLab's stream mark and containerd's after it
+    rf"{_ISO_TIME}(?: \d\d[OE]\+?| std(?:out|err) [FP])?(?: |$)",
+    # gh run view --log: the job, the step, the time
+    r"[^\t]{1,120}\t[^\t]{1,120}\t(?=\ufeff?\d{4}-\d\d-\d\dT)",
+    r"##\[[a-z]{1,12}\]",
+    r"::(?:error|warning|notice|debug)(?: [^:]{0,300})?::",
+    # BuildKit: the step, the seconds; its summary of a failed step leaves out the step
+    r"#\d{1,4} (?:\d{1,6}\.\d{1,4} )?",
+    r"\d{1,6}\.\d{3,4} ",
+    r"=> => # ",
+    r"\[Container\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? ",
+    # docker compose; a number instead of a name would be a line of source that gcc shows
+    r"[A-Za-z][\w.-]{0,60} {1,20}\| ",
+    # Jenkins, dmesg -T, and others: something with a time of day
+    r"\[[^\]\[]{0,40}\d\d:\d\d:\d\d[^\]\[]{0,30}\]:? ?",
+    r"\d\d:\d\d:\d\d(?:[.,]\d{1,6})? ",
+    # the kernel's log, with its level from a console
+    r"(?:<\d{1,3}>)?\[ {0,8}\d{1,8}\.\d{6}\](?:\[ *[TC]\d{1,8}\])? ",
+    # journalctl and syslog: time, host, program
+    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,8}\])?: ",
+    r"(?:[\w.-]{1,64} )?(?:kernel|earlyoom\[\d{1,8}\]|systemd-oomd\[\d{1,8}\]|systemd\[\d{1,8}\]): ",
+    # srun --label, mpirun --tag-output, torchrun, ray
+    r"\d{1,6}: ",
+    r"\[[A-Za-z][\w.-]{0,60}\]: ?",
+    r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>: ?",
+    r"\((?:[\w.]{1,60} )?pid=\d{1,8}(?:, ip=[\d.]{1,15})?\) ",
+    # pip's and rattler's trees, quoted text
+    "(?:[│┆╰╭├└─┌>\u00d7╯╮▶|] {0,4})+",
+)
+_PREFIX = re.compile("|".join(_PREFIXES))
+MOST_PREFIXES = 6
+
+
+def without_sequences(text: bytes) -> bytes:
+    """What a terminal would show as letters, of any number of lines."""
+    text = _SEQUENCE.sub(b"", text) if b"\x1b" in text else text
+    return _PASTED.sub(b"", text)
+
+
+def text_of(line: bytes) -> str:
+    """One line as the tool itself wrote it, to be searched. It may hold credentials."""
+    line = without_sequences(line).rstrip(b"\r\n").rpartition(b"\r")[2][:LONGEST_LINE]
+    text = line.decode("utf-8", "backslashreplace")
+    if not text.isprintable():
+        text = _tabs_kept(text)
+    text = text.strip()
+    for _ in range(MOST_PREFIXES):
+        prefix = _PREFIX.match(text)
+        if prefix is None or not prefix.end():
+            break
+        text = text[prefix.end() :].lstrip()
+    return text.replace("\t", " ")
+
+
+def clean(line: bytes) -> str:
+    """One line to be shown: nothing in it moves the cursor, and what looks like a credential is masked."""
+    return mask_line(one_line(text_of(line)))
+
+
+def _tabs_kept(text: str) -> str:
+    return "\t".join(_CONTROL.sub(" ", part) for part in text.split("\t"))
+
+
+# -- many words ------------------------------------------------------------------------------------------------------
+
+
+_LETTERS = bytes(code if chr(code).isalpha() and code < 128 else 0x20 for code in range(256))
+_ASCII = bytes(range(128))
+_WORD = re.compile(rb"[A-Za-z]+")
+_BEYOND = re.compile(rb"[\x80-\xff]+")
+
+
+class _Text:
+    """One text, and what of a block's words it takes to be there."""
+
+    __slots__ = ("beyond", "parts", "text", "words")
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.beyond = tuple(_BEYOND.findall(text))
+        """bytes that are no ASCII"""
+        self.words: frozenset[bytes] = frozenset()
+        """words of a block, whole"""
+        self.parts: tuple[bytes, ...] = ()
+        """beginnings and ends of words: with a blank where the word ends"""
+        for match in _WORD.finditer(text):
+            before = b" " if match.start() > 0 else b""
+            after = b" " if match.end() < len(text) else b""
+            if before and after:
+                self.words |= {match[0]}
+            else:
+                self.parts += (before + match[0] + after,)
+
+
+class Sieve:
+    """Texts to be found, as they stand."""
+
+    def __init__(self, texts: Iterable[bytes]) -> None:
+        self._texts = [_Text(text) for text in sorted(set(texts))]
+
+    def texts_in(self, block: bytes) -> set[bytes]:
+        """Those of the texts that the block holds."""
+        words = set(block.translate(_LETTERS).split())
+        joined = b" %b " % b" ".join(words)
+        beyond = b"" if block.isascii() else block.translate(None, _ASCII)
+        return {
+            each.text
+            for each in self._texts
+            if each.words <= words
+            and all(part in joined for part in each.parts)
+            and all(run in beyond for run in each.beyond)
+            and each.text in block
+        }
+
+    def without(self, text: bytes) -> None:
+        """That text is no longer of interest."""
+        self._texts = [each for each in self._texts if each.text != text]
+
+
+def starts_of_lines(block: bytes, text: bytes) -> Iterator[int]:
+    """Where lines with that text begin, in order. The block ends with a line feed."""
+    at = block.find(text)
+    while at >= 0:
+        yield block.rfind(b"\n", 0, at) + 1
+        at = block.find(text, block.index(b"\n", at))
+
+
+def starts_from_the_end(block: bytes, text: bytes) -> Iterator[int]:
+    """The same, the last one first."""
+    at = block.rfind(text)
+    while at >= 0:
+        start = block.rfind(b"\n", 0, at) + 1
+        yield start
+        at = block.rfind(text, 0, start)

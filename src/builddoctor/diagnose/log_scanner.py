@@ -1,0 +1,294 @@
+"""A log of any length, read once in a stream: what of it the catalogue knows, where it failed, how it ended.
+
+Covers: chunks of any size (the same findings whatever they are), a few findings of each entry with a count, the last
+lines; the lines in which build tools themselves say that a step failed or that all went well. Memory is bounded by one
+chunk. Does *not* cover: what follows from the findings (``diagnose.from_log``). Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import msgspec
+
+from builddoctor.core.units import one_line
+from builddoctor.core.verdict import Finding
+from builddoctor.diagnose.catalogue import Entry
+from builddoctor.diagnose.log_lines import (
+    BLOCK,
+    Lines,
+    Sieve,
+    clean,
+    starts_from_the_end,
+    starts_of_lines,
+    text_of,
+    without_sequences,
+)
+from builddoctor.trace.masking import mask_line
+
+MOST_KEPT = 5
+"""findings of an entry: the first four, and the last"""
+
+MOST_COUNTED = 1000
+"""lines of an entry; it is not looked for any longer then"""
+
+LINES_BEFORE = 6
+"""lines in which what must stand before (``Entry.after``) is looked for"""
+
+TAIL = 40
+LONGEST_SHOWN = 400
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What a log said."""
+
+    lines: int
+    findings: tuple[Finding, ...] = ()
+    """in the order of their lines"""
+    counts: tuple[tuple[str, int], ...] = ()
+    """entry and lines that it knows; MOST_COUNTED: that many or more"""
+    failing: int | None = None
+    """line of the first step that failed: ninja's ``FAILED:``, make's ``***``"""
+    succeeded: int | None = None
+    """line of the last success"""
+    ok: bool = False
+    """a build succeeded, and nothing failed after"""
+    tail: tuple[str, ...] = ()
+    """the last lines that are not empty, cleaned and masked"""
+
+    def count(self, entry: str) -> int:
+        """Lines that an entry knows."""
+        return dict(self.counts).get(entry, 0)
+
+
+class Scanner:
+    """Fed with the bytes of one log."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._known = [_Known(entry) for entry in entries]
+        self._of_word: dict[bytes, list[int]] = {}
+        for place, known in enumerate(self._known):
+            for trigger in known.entry.triggers:
+                self._of_word.setdefault(trigger.encode(), []).append(place)
+        self._step, self._failure, self._success = failed_step(), failure(), success()
+        # The words of landmarks are searched by the same sieve.
+        self._sieve = Sieve([*self._of_word, *self._step.words, *self._failure.words, *self._success.words])
+        self._lines = Lines()
+        self._count = 0
+        self._before: list[bytes] = []
+        self._failing: int | None = None
+        self._failed = 0
+        self._succeeded = 0
+
+    def feed(self, data: bytes) -> list[Finding]:
+        """The next bytes; gives back what is new of the lines that became whole with them."""
+        found: list[Finding] = []
+        for start in range(0, len(data), BLOCK):
+            found += self.scan(without_sequences(self._lines.feed(data[start : start + BLOCK])))
+        return found
+
+    def scan(self, block: bytes) -> list[Finding]:
+        """The next of ``log_lines.Blocks``, in place of bytes to ``feed``; gives back what is new."""
+        if not block:
+            return []
+        found: list[Finding] = []
+        words = self._sieve.texts_in(block)
+        if words:
+            found = self._entries(block, words)
+            self._landmarks(block, words)
+        self._count += block.count(b"\n")
+        recent = block.rsplit(b"\n", TAIL + 1)[-TAIL - 1 : -1]
+        self._before = [*self._before, *recent][-TAIL:]
+        return found
+
+    def finish(self) -> Reading:
+        """All of it, with the last line where it has no end."""
+        rest = self._lines.rest()
+        if rest:
+            self.scan(without_sequences(rest if rest.endswith(b"\n") else rest + b"\n"))
+        findings = sorted((finding for known in self._known for finding in known.kept), key=lambda each: each.line)
+        last_bad = max([self._failed, *(finding.line for finding in findings)])
+        last = enumerate(reversed(self._before))
+        tail = [(self._count - behind, text) for behind, line in last if (text := clean(line))]
+        edges = [number for number, text in tail if is_last_edge(text)]
+        succeeded = max([self._succeeded, *edges])
+        return Reading(
+            lines=self._count,
+            findings=tuple(findings),
+            counts=tuple((known.entry.name, known.count) for known in self._known if known.count),
+            failing=self._failing,
+            succeeded=succeeded or None,
+            ok=succeeded > last_bad,
+            tail=tuple(text[:LONGEST_SHOWN] for _, text in reversed(tail)),
+        )
+
+    def _entries(self, block: bytes, words: set[bytes]) -> list[Finding]:
+        places: dict[int, set[int]] = {}
+        for word in words & self._of_word.keys():
+            for start in starts_of_lines(block, word):
+                places.setdefault(start, set()).update(self._of_word[word])
+        found: list[Finding] = []
+        line, counted = self._count + 1, 0
+        for start in sorted(places):
+            line, counted = line + block.count(b"\n", counted, start), start
+            text = text_of(block[start : block.index(b"\n", start)])
+            for place in sorted(places[start]):
+                known = self._known[place]
+                if known.count < MOST_COUNTED and (match := known.pattern.search(text)):
+                    if known.after and not self._preceded(known.after, block, start):
+                        continue
+                    found += known.took(_finding(known.entry, match, line, text))
+                    if known.count == MOST_COUNTED:
+                        self._forget(place)
+                    break
+        return found
+
+    def _preceded(self, after: re.Pattern[str], block: bytes, start: int) -> bool:
+        """One of the lines before has what must stand before."""
+        near = block[:start].rsplit(b"\n", LINES_BEFORE + 1)[-LINES_BEFORE - 1 : -1]
+        lines = [*self._before, *near][-LINES_BEFORE:]
+        return any(after.search(text_of(line)) for line in lines)
+
+    def _forget(self, place: int) -> None:
+        """No longer look for what was found often enough."""
+        needed = {*self._step.words, *self._failure.words, *self._success.words}
+        for word, places in list(self._of_word.items()):
+            if place in places:
+                places.remove(place)
+            if not places:
+                del self._of_word[word]
+                if word not in needed:
+                    self._sieve.without(word)
+
+    def _landmarks(self, block: bytes, words: set[bytes]) -> None:
+        def line(start: int) -> int:
+            return self._count + 1 + block.count(b"\n", 0, start)
+
+        if self._failing is None and (start := self._step.first(block, words)) is not None:
+            self._failing = line(start)
+        if (start := self._failure.last(block, words)) is not None:
+            self._failed = line(start)
+        if (start := self._success.last(block, words)) is not None:
+            self._succeeded = line(start)
+
+
+class _Known:
+    """An entry, and what was found of it so far."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.pattern = re.compile(entry.pattern)
+        self.after = re.compile(entry.after) if entry.after else None
+        self.count = 0
+        self.kept: list[Finding] = []
+
+    def took(self, finding: Finding) -> list[Finding]:
+        self.count += 1
+        if len(self.kept) == MOST_KEPT:
+            self.kept[-1] = finding
+            return []
+        self.kept.append(finding)
+        return [finding]
+
+
+def _finding(entry: Entry, match: re.Match[str], line: int, text: str) -> Finding:
+    groups = ((name, one_line(mask_line(value))) for name, value in match.groupdict().items() if value is not None)
+    return Finding(
+        entry=entry.name,
+        verdict=entry.verdict,
+        weight=entry.weight,
+        line=line,
+        text=mask_line(one_line(text))[:LONGEST_SHOWN],
+        captured=tuple((name, value[:LONGEST_SHOWN]) for name, value in groups),
+    )
+
+
+# -- landmarks -------------------------------------------------------------------------------------------------------
+
+
+class Landmark:
+    """A kind of line: what it looks like, and the words without which it is none."""
+
+    def __init__(self, words: Iterable[str], *patterns: str) -> None:
+        self.words = tuple(word.encode() for word in words)
+        self._pattern = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+
+    def is_it(self, text: str) -> bool:
+        """Of a cleaned line."""
+        return self._pattern.search(text) is not None
+
+    def first(self, block: bytes, texts: Collection[bytes]) -> int | None:
+        """Where the first such line of a block of whole lines begins; ``texts`` are those that the block holds."""
+        begins = [starts_of_lines(block, word) for word in self.words if word in texts]
+        return min((start for each in begins if (start := self._one(block, each)) is not None), default=None)
+
+    def last(self, block: bytes, texts: Collection[bytes]) -> int | None:
+        """Where the last one begins."""
+        ends = [starts_from_the_end(block, word) for word in self.words if word in texts]
+        return max((start for each in ends if (start := self._one(block, each)) is not None), default=None)
+
+    def _one(self, block: bytes, starts: Iterator[int]) -> int | None:
+        return next((start for start in starts if self.is_it(text_of(block[start : block.index(b"\n", start)]))), None)
+
+
+def failed_step() -> Landmark:
+    """A step of a build tool that failed; the first one is where to look, the others are often only in its way."""
+    return Landmark(
+        ("FAILED: ", ": *** [", "returned a non-zero code", "did not complete successfully", "died due to signal"),
+        r"^FAILED: ",
+        r"^(?:[a-z]*make|[\w./-]{1,80}/make)(?:\[\d{1,4}\])?: \*\*\* \[",
+        r"^The command '.*' returned a non-zero code: \d",
+        r"^(?:ERROR: )?(?:failed to solve: )?process \".*\" did not complete successfully: ",
+        r"^nvcc error +: '",
+    )
+
+
+def failure() -> Landmark:
+    """Anything that went wrong, whatever it was: after it, a success that was said earlier counts no more."""
+    return Landmark(
+        [
+            *("rror: ", "ERROR: ", "fatal: ", "FATAL: ", "FAILED: ", ": *** [", "Killed", "Traceback (most recent"),
+            *(" error ", " fatal ", "exit code ", "exit code: ", "exit status ", "exit status: "),
+            *("CMake Error ", "CMake Error:", "a non-zero code: ", " build stopped: "),
+        ],
+        r"^(?:[A-Za-z]{1,40}\.){0,8}[A-Za-z]{0,40}Error: ",
+        r"^(?:ERROR|error|fatal|FATAL): ",
+        r": (?:fatal |internal compiler |catastrophic )?error: ",
+        r"^(?:nvcc|ptxas|fatbinary|nvlink|cicc|cudafe\+\+) (?:fatal|error) ",
+        r"^FAILED: ",
+        r": \*\*\* \[.{1,400}\] (?:Error \d|Killed)",
+        r"^Traceback \(most recent call last\)",
+        r"^Killed\b|: \d+ Killed ",
+        r"(?:exit code|exit status):? -?[1-9]",
+        r"^CMake Error[ :]",
+        r"returned a non-zero code: \d",
+        r"^ninja: build stopped: ",
+    )
+
+
+def success() -> Landmark:
+    """A build, or a step that ends one, went well."""
+    return Landmark(
+        [
+            *("Successfully built ", "Successfully installed ", "Successfully tagged ", "Build succeeded"),
+            *("Finished processing dependencies for ", "BUILD SUCCESS", "] Linking ", "] Built target "),
+            *(": no work to do.", "naming to "),
+        ],
+        r"^Successfully (?:built|installed|tagged) ",
+        r"^Finished processing dependencies for ",
+        r"^(?:\*\* )?(?:Build succeeded|BUILD SUCCESS)",
+        r"^\[(\d{1,6})/\1\] Linking ",
+        r"^\[100%\] Built target ",
+        r"^ninja: no work to do\.",
+        r"^naming to .* done$",
+    )
+
+
+_LAST_EDGE = re.compile(r"^\[(\d{1,6})/(\d{1,6})\] ")
+
+
+def is_last_edge(text: str) -> bool:
+    """ninja's last of so many: only at the end of a log does it say anything."""
+    edge = _LAST_EDGE.match(text)
+    return edge is not None and edge[1] == edge[2]

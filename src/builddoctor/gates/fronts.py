@@ -1,0 +1,166 @@
+"""What a program that runs a build (ninja, cmake, make) is about to build, and with which nvcc.
+
+Covers: finding the build folder from its arguments, the nvcc that the folder was configured with, ninja's ``-j``, and
+how many units ninja will compile.
+Does *not* cover: changing what it builds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from builddoctor.gates.subprocesses import run_captured
+from builddoctor.toolchain.discover import is_overlay
+
+NINJA_NAMES = ("ninja", "ninja-build", "samu")
+MAKE_NAMES = ("make", "gmake")
+_CACHED_NVCC = re.compile(r"^CMAKE_CUDA_COMPILER:[A-Z]+=(?P<path>/.*)$", re.MULTILINE)
+_NINJA_NVCC = re.compile(r"^nvcc = (?:\S+ )?(?P<path>(?:/|\$cuda_home/)\S*nvcc)\s*$", re.MULTILINE)
+"""torch puts ccache before it; flashinfer writes ``$cuda_home/bin/nvcc``."""
+_NINJA_HOME = re.compile(r"^cuda_home = (?P<path>/\S*)\s*$", re.MULTILINE)
+_NINJA_INNER = re.compile(r"^subninja (?P<path>\S+)\s*$", re.MULTILINE)
+_MOST_INNER = 8
+"""Of the files that one build.ninja names (flashinfer: one for each kernel), so many are looked into."""
+_COMPILES = re.compile(r"\s(-c|-dc|-dw|-x cu)\s")
+_JOBS_FLAG = re.compile(r"-[a-zA-Z]*j")
+_MOST_READ_BYTES = 4 * 1024 * 1024
+PLAN_TIMEOUT_S = 20.0
+_MOST_PLAN_BYTES = 256 * 1024 * 1024
+"""A command line of 5 KB for each of 50 000 units."""
+
+
+class _Edge(msgspec.Struct):
+    """One entry of ninja's compilation database."""
+
+    directory: str
+    command: str
+    output: str
+
+
+def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
+    """The nvcc that the build folder calls by its own path; None when it is ours already, or there is none."""
+    folder = _build_folder(name, argv, cwd)
+    if folder is None:
+        return None
+    match = _CACHED_NVCC.search(_head(folder / "CMakeCache.txt"))
+    path = match["path"].strip() if match else _ninja_nvcc(folder / _ninja_file(name, argv))
+    nvcc = Path(path) if path else None
+    return nvcc if nvcc is not None and os.path.isfile(nvcc) and not is_overlay(nvcc) else None
+
+
+def _ninja_file(name: str, argv: Sequence[str]) -> str:
+    """ninja's ``-f``, which is looked for in the folder that it works in."""
+    named = "build.ninja"
+    for index, word in enumerate(argv if name in NINJA_NAMES else ()):
+        if word == "-f" and index + 1 < len(argv):
+            named = argv[index + 1]
+        elif word.startswith("-f") and word != "-f":
+            named = word[2:]
+    return named
+
+
+def _ninja_nvcc(file: Path) -> str:
+    """What a build.ninja calls nvcc, or one of those that it includes; empty when that is no path."""
+    text = _head(file)
+    inner = [each["path"] for each in islice(_NINJA_INNER.finditer(text), _MOST_INNER)]
+    for each in (text, *(_head(file.parent / path) for path in inner)):
+        if match := _NINJA_NVCC.search(each):
+            home = _NINJA_HOME.search(each)
+            return match["path"].replace("$cuda_home", home["path"] if home else "")
+    return ""
+
+
+def works_in(command: Sequence[str], cwd: str) -> str:
+    """The folder that a build's command works in: `ninja -C DIR` may be called from anywhere."""
+    name = os.path.basename(command[0]) if command else ""
+    known = name == "cmake" or name in NINJA_NAMES or name in MAKE_NAMES
+    return str((_build_folder(name, command[1:], cwd) if known else None) or cwd)
+
+
+def wants_jobs(name: str, argv: Sequence[str]) -> bool:
+    """This is a ninja run without a ``-j`` of its own (which may stand in a bundle: ``-vj8``)."""
+    return name in NINJA_NAMES and not any(_JOBS_FLAG.match(word) for word in argv) and not _asks_only(argv)
+
+
+def answer_words(arguments: Sequence[str], settings: Mapping[str, str | None]) -> list[str]:
+    """What a front's gate is told, as ``gate_program.front`` reads it."""
+    return [str(len(arguments)), *arguments, *(k if v is None else f"{k}={v}" for k, v in settings.items())]
+
+
+def going_on(name: str, argv: Sequence[str]) -> list[str]:
+    """What has ninja or make go on after a failure; nothing where the command says already what it wants."""
+    if _asks_only(argv):
+        return []
+    if name in NINJA_NAMES:
+        return [] if any(word.startswith("-k") for word in argv) else ["-k", "0"]
+    return ["-k"] if name in MAKE_NAMES and not {"-k", "--keep-going", "-S", "--stop"} & set(argv) else []
+
+
+def planned_units(ninja: str, argv: Sequence[str], cwd: str) -> int | None:
+    """How many units this ninja run has still to compile: those whose output is not there yet.
+
+    None when ninja does not say, or was asked for certain targets. Read from ``-t compdb``, which only reads: a dry run
+    beside the real one would delete its response files.
+    """
+    where = _where(argv)
+    if where is None:
+        return None
+    listed = run_captured(
+        [ninja, *where, "-t", "compdb"], cwd=cwd or None, timeout_s=PLAN_TIMEOUT_S, most_bytes=_MOST_PLAN_BYTES
+    )
+    try:
+        edges = msgspec.json.decode(listed.output[listed.output.find("[") :], type=list[_Edge])
+    except msgspec.MsgspecError:
+        return None
+    return sum(
+        1 for edge in edges if _COMPILES.search(edge.command) and not os.path.exists(f"{edge.directory}/{edge.output}")
+    )
+
+
+def _where(argv: Sequence[str]) -> list[str] | None:
+    """ninja's ``-C`` and ``-f``; None when the run does not build everything."""
+    kept: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word[:2] in ("-C", "-f"):
+            kept += [word] if len(word) > 2 else [word, next(words, "")]
+        elif word in ("-j", "-k", "-l", "-d", "-w"):
+            next(words, "")
+        elif not word.startswith("-"):
+            return None
+    return None if _asks_only(argv) else kept
+
+
+def _asks_only(argv: Sequence[str]) -> bool:
+    return any(word.startswith("-t") or word in ("-n", "--version", "-h", "--help") for word in argv)
+
+
+def _build_folder(name: str, argv: Sequence[str], cwd: str) -> Path | None:
+    if name == "cmake":
+        folder = argv[argv.index("--build") + 1] if "--build" in argv[:-1] else ""
+        return Path(cwd, folder) if folder and not folder.startswith("-") else None
+    found = Path(cwd)
+    for index, word in enumerate(argv):
+        if word in ("-C", "--directory") and index + 1 < len(argv):
+            folder = argv[index + 1]
+        elif word.startswith(("-C", "--directory=")) and word != "-C":
+            folder = word.removeprefix("--directory=").removeprefix("-C")
+        else:
+            continue
+        # make goes from one to the next; of ninja's the last counts.
+        found = found / folder if name in MAKE_NAMES else Path(cwd, folder)
+    return found
+
+
+def _head(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_MOST_READ_BYTES).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,341 @@
+"""The gate: stands where a compiler tool is called, and lets it start when its memory is there.
+
+Stand-alone: copied into the overlay and run as ``python -IS``; standard library only, and only what starts in a
+millisecond (no json, no subprocess, no socket module). It sends argv, cwd, pids and sizes of input files; no
+environment, no file contents.
+
+Roles: ``phase`` asks, waits, runs the tool as its child, reports, and may be told to run it again; ``unit`` (nvcc)
+registers, waits until it is opened, and becomes the real nvcc; ``front`` (ninja, cmake, make) registers and becomes the
+real program.
+
+Rules. No supervisor: the real tool at once. Supervisor lost while waiting: one at a time, under a lock that the kernel
+releases. The child's own status is returned, by the same signal if it died of one.
+
+Frames, both ways: 4 bytes length (little endian), then fields separated by NUL.
+"""
+
+import _signal
+import _socket
+import os
+import sys
+import time
+
+PROTOCOL = "2"
+MAX_FRAME = 1 << 20
+QUERIES = frozenset(
+    (
+        "--version",
+        "-V",
+        "-version",
+        "--help",
+        "-h",
+        "-help",
+        "--dryrun",
+        "-dryrun",
+        "--list-gpu-arch",
+        "--list-gpu-code",
+    )
+)
+FORWARDED = (1, 2, 15)  # HUP, INT, TERM
+SIGINT, SIGKILL, SIGPIPE, SIGXFSZ = 2, 9, 13, 25
+INSIDE_GCC = frozenset(("cc1", "cc1plus", "lto1", "collect2"))
+OOM_SCORE = "1000"
+"""The most that counts: the kernel adds it to a process's share of the memory in thousandths. With 500 a server that
+holds more than half of it would be ended, and not the compiler beside it."""
+THRIFT = ("--param=ggc-min-expand=10", "--param=ggc-min-heapsize=32768")
+"""All that a supervisor may add to a tool's own arguments, and only to these two: gcc collects its garbage earlier. The
+output does not depend on it. Never 0 for the first: that collects without end."""
+THRIFTY = frozenset(("cc1", "cc1plus"))
+
+
+def connect():
+    """A connection to the supervisor, or None when there is none."""
+    path = os.environ.get("BUILDDOCTOR_SOCKET")
+    if not path:
+        return None
+    try:
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        connection.connect(path)
+    except OSError:
+        return None
+    os.set_inheritable(connection.fileno(), False)
+    return connection
+
+
+def send(connection, fields):
+    """One frame; False when the supervisor is gone. Long command lines are cut, never the head of the frame."""
+    body = b"\0".join(os.fsencode(field) for field in fields)[:MAX_FRAME]
+    frame = len(body).to_bytes(4, "little") + body
+    try:
+        while frame:
+            frame = frame[connection.send(frame) :]
+    except OSError:
+        return False
+    return True
+
+
+def receive(connection):
+    """Fields of one frame, or None when the supervisor is gone."""
+    head = read_exactly(connection, 4)
+    if head is None:
+        return None
+    body = read_exactly(connection, int.from_bytes(head, "little"))
+    return None if body is None else os.fsdecode(body).split("\0")
+
+
+def read_exactly(connection, count):
+    data = b""
+    while len(data) < count:
+        try:
+            piece = connection.recv(count - len(data))
+        except OSError:
+            return None
+        if not piece:
+            return None
+        data += piece
+    return data
+
+
+def folder():
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def input_sizes(args):
+    """``index=bytes`` of the arguments that are files."""
+    sizes = []
+    for index, argument in enumerate(args):
+        if "." in argument and not argument.startswith("-"):
+            try:
+                sizes.append("%d=%d" % (index, os.stat(argument).st_size))
+            except (OSError, ValueError):
+                pass
+    return ",".join(sizes)
+
+
+def high_water_kib():
+    """Peak memory of this gate (VmHWM: ru_maxrss would show the parent's before exec)."""
+    try:
+        with open("/proc/self/status", "rb") as status:
+            for line in status:
+                if line.startswith(b"VmHWM:"):
+                    return int(line.split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0
+
+
+def become(real, shown, args, environ):
+    """Turn into the real program; does not return."""
+    # Python ignores these two, and what is ignored stays ignored in all that the program starts.
+    for number in (SIGPIPE, SIGXFSZ):
+        _signal.signal(number, _signal.SIG_DFL)
+    try:
+        os.execve(real, [shown, *args], environ)
+    except OSError as error:
+        sys.stderr.write("builddoctor gate: cannot run %s: %s\n" % (real, error.strerror))
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def run_child(real, args, started):
+    """Run the tool once. Gives its wait status and resource use; ``started(pid)`` is called when it runs."""
+    child = os.fork()
+    if child == 0:
+        try:
+            with open("/proc/self/oom_score_adj", "w") as score:
+                score.write(OOM_SCORE)
+        except OSError:
+            pass
+        # What the tool starts itself (collect2 its lto1, clang its linker) is part of its phase: it must not ask for
+        # memory and a slot that this phase holds.
+        become(real, real, args, dict(os.environ, BUILDDOCTOR_HELD="1"))
+
+    def forward(number, _frame):
+        try:
+            os.kill(child, number)
+        except OSError:
+            pass
+
+    for number in FORWARDED:
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            _signal.signal(number, forward)
+    started(child)
+    _, status, usage = os.wait4(child, 0)
+    for number in FORWARDED:
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            _signal.signal(number, _signal.SIG_DFL)
+    return status, usage
+
+
+def leave(status):
+    """End as the child ended."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            import resource
+
+            # The child has dumped its core, if any; a second one of the gate would only fill the disk.
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            if number != SIGKILL:
+                _signal.signal(number, _signal.SIG_DFL)
+        except (ImportError, OSError, ValueError):
+            pass
+        os.kill(os.getpid(), number)
+        os._exit(128 + number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def wait_in_line():
+    """The supervisor was lost: hold a lock while the tool runs, so that all that waited do not start at once."""
+    import fcntl
+
+    try:
+        lock = os.open(os.path.realpath(__file__), os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError:
+        pass
+
+
+def is_query(role, name, args):
+    """A question that takes no memory. The programs inside gcc are never asked any: ``g++ -v`` compiles."""
+    if role == "phase":
+        return name not in INSIDE_GCC and len(args) == 1 and args[0] in QUERIES
+    return not QUERIES.isdisjoint(args)
+
+
+def can_run_again(name, args):
+    """From files to files: what was read from a pipe is gone, what was written to one cannot be taken back."""
+    if "-" in args:
+        return False
+    prints = name.startswith("clang") and not {"-E", "-M", "-MM"}.isdisjoint(args)
+    return not (prints or name in ("cc1", "cc1plus", "lto1")) or "-o" in args
+
+
+def with_thrift(name, args, answer):
+    """The tool's arguments, and those of the answer (behind its first field) that may be added."""
+    wanted = () if answer is None or name not in THRIFTY else answer[1:]
+    return args + [each for each in THRIFT if each in wanted and each not in args]
+
+
+def phase(real, shown, args):
+    name = shown.rsplit("/", 1)[-1]
+    again = can_run_again(name, args)
+    connection = connect()
+    asked = connection is not None and send(
+        connection,
+        ["ask", PROTOCOL, str(os.getpid()), str(os.getppid()), os.environ.get("BUILDDOCTOR_UNIT", ""), shown]
+        + [folder(), input_sizes(args), "1" if again else "0", *args],
+    )
+    if not asked:
+        become(real, real, args, os.environ)
+    answer = receive(connection)
+    if answer is None:
+        wait_in_line()
+    while True:
+        args = with_thrift(name, args, answer)
+        status, usage = run_child(real, args, lambda pid: send(connection, ["start", str(pid)]))
+        told = send(
+            connection,
+            ["end", str(status), str(usage.ru_maxrss), "%.3f" % (usage.ru_utime + usage.ru_stime)]
+            + ["%.6f" % time.process_time(), str(high_water_kib())],
+        )
+        if status == 0 or not told:
+            leave(status)
+        answer = receive(connection)
+        if answer is None or answer[0] != "again" or not again:
+            leave(status)
+
+
+def with_threads(args, threads):
+    """The same arguments with this number wherever they say ``--threads``, and how often they do."""
+    changed = list(args)
+    found = 0
+    for index, argument in enumerate(args):
+        name, equals, _ = argument.partition("=")
+        before = args[index - 1] if index else ""
+        if before.startswith("-X"):
+            # That is for another program.
+            continue
+        if name in ("--threads", "-t") and equals:
+            changed[index] = "%s=%d" % (name, threads)
+        elif argument in ("--threads", "-t") and index + 1 < len(args):
+            changed[index + 1] = str(threads)
+        elif argument.startswith("-t") and argument[2:].isdigit():
+            changed[index] = "-t%d" % threads
+        else:
+            continue
+        found += 1
+    return changed, found
+
+
+def set_threads(args, environ, threads):
+    """nvcc's arguments with ``--threads`` as told. What its own variables say is made the same: of two different
+    numbers the variable's would hold, with a warning."""
+    for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
+        if name in environ:
+            environ[name] = " ".join(with_threads(environ[name].split(" "), threads)[0])
+    args, found = with_threads(args, threads)
+    return args if found else [*args, "--threads", str(threads)]
+
+
+def unit(real, shown, args):
+    environ = dict(os.environ)
+    connection = connect()
+    asked = connection is not None and send(
+        connection,
+        ["unit", PROTOCOL, str(os.getpid()), shown, folder(), "%.6f" % time.process_time(), str(high_water_kib())]
+        + args,
+    )
+    if not asked:
+        become(real, real, args, environ)
+    answer = receive(connection)
+    if answer is None or len(answer) < 3:
+        # Hundreds may have waited here: one at a time, and no more than one phase of each.
+        wait_in_line()
+        status, _ = run_child(real, with_threads(args, 1)[0], lambda _: None)
+        leave(status)
+    environ["BUILDDOCTOR_UNIT"] = answer[1]
+    if answer[2] != "0":
+        args = set_threads(args, environ, int(answer[2]))
+    become(real, shown, args, environ)
+
+
+def front(real, shown, args):
+    environ = dict(os.environ)
+    connection = connect()
+    asked = connection is not None and send(
+        connection,
+        ["front", PROTOCOL, str(os.getpid()), shown, folder(), "%.6f" % time.process_time(), str(high_water_kib())]
+        + args,
+    )
+    answer = receive(connection) if asked else None
+    if answer is not None and len(answer) > 1:
+        # go, number of further arguments, those arguments, then NAME=value; @NAME@ in it is what NAME was. NAME alone
+        # is to be taken away.
+        count = int(answer[1])
+        args = args + answer[2 : 2 + count]
+        for setting in answer[2 + count :]:
+            name, equals, value = setting.partition("=")
+            if equals:
+                environ[name] = value.replace("@" + name + "@", environ.get(name, ""))
+            else:
+                environ.pop(name, None)
+    become(real, real, args, environ)
+
+
+def main(argv):
+    """``gate.py ROLE REAL SHOWN ARG…``; SHOWN is the path in the overlay."""
+    role, real, shown = argv[1:4]
+    args = argv[4:]
+    # A gate that waits dies of Ctrl-C like any program; Python would print a traceback.
+    if _signal.getsignal(SIGINT) != _signal.SIG_IGN:
+        _signal.signal(SIGINT, _signal.SIG_DFL)
+    if is_query(role, shown.rsplit("/", 1)[-1], args):
+        become(real, shown if role == "unit" and os.environ.get("BUILDDOCTOR_SOCKET") else real, args, os.environ)
+    {"phase": phase, "unit": unit, "front": front}[role](real, shown, args)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,1 @@
+"""One supervised build: gates, sampler, scheduler and log, connected in the only event loop."""

@@ -1,0 +1,536 @@
+"""Run one supervised build, from prepared to summary: the event loop.
+
+Covers: everything that a build consists of, put together in one place; socket, guardian, watch, screen and signals, in
+the right order and all ended again.
+Does *not* cover: deciding what runs (``scheduler``), or what is printed (``ui``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+import builddoctor
+from builddoctor.core.board import BoardState
+from builddoctor.core.errors import BuildLostError, TraceError
+from builddoctor.core.events import TRACE_SCHEMA, BuildEnded, BuildResult, Event, Header, Note, NoteLevel, Summary
+from builddoctor.core.request import RunRequest
+from builddoctor.core.settings import SchedulerSettings
+from builddoctor.core.units import printable
+from builddoctor.diagnose.from_trace import judge
+from builddoctor.estimation.estimator import LearningEstimator
+from builddoctor.gates.guardian import Guardian, become_subreaper, exit_code_of, heeded_signals
+from builddoctor.gates.protocol import Connection, serve
+from builddoctor.projects.metadata import project_version
+from builddoctor.recipes.shelf import Shelved
+from builddoctor.runtime.build_environment import Fronts, build_variables, command_of, unstaged_warning
+from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture
+from builddoctor.runtime.folders import history_file, run_folder, trace_file
+from builddoctor.runtime.history_recorder import HistoryRecorder, TimeLeftWatch
+from builddoctor.runtime.kill_evidence import KillEvidence
+from builddoctor.runtime.output_scanner import OutputScanner
+from builddoctor.runtime.phases import LivePhases
+from builddoctor.runtime.prepare import Preflight, Prepared, look_ahead, prepare, settle_environment
+from builddoctor.runtime.recipe_use import RecipeUse, choose_recipe
+from builddoctor.runtime.rss_recheck import RssRecheck
+from builddoctor.runtime.sampler import QUIET_EVERY_S, Rules, Sampler, collector_held_back
+from builddoctor.runtime.session import EventLog, Observer, Session
+from builddoctor.runtime.sharing import Sharing
+from builddoctor.runtime.ungated_watch import UngatedWatch
+from builddoctor.runtime.units import project_folder
+from builddoctor.scheduler.scheduler import Scheduler
+from builddoctor.system.memory_sensor import MemorySensor
+from builddoctor.system.oom_evidence import KillCounter
+from builddoctor.system.process import Processes
+from builddoctor.system.root import Clock, SystemRoot, monotonic, page_size
+from builddoctor.system.scene_reader import SceneReader
+from builddoctor.trace.analysis import read_build
+from builddoctor.trace.board import board_state
+from builddoctor.trace.masking import mask_argv
+from builddoctor.trace.state import BuildState
+from builddoctor.trace.words import event_row
+from builddoctor.trace.writer import TraceWriter
+from builddoctor.ui.screen import Listener, Screen
+
+GRACE_S = 5.0
+"""After Ctrl-C a build has this long to end by itself; then it is ended. Where nothing compiles at that moment it is
+left its time: a server that answers what it was asked before takes as long as that takes. A second signal ends all."""
+
+SYNC_EVERY_S = 1.0
+STATUS_EVERY_S = 1.0
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """How a build went, for its last words."""
+
+    summary: Summary
+    state: BuildState
+    beyond: Sequence[str] = ()
+    """what it took beyond its recipe, a line each"""
+
+
+MakeScreen = Callable[[Callable[[], BoardState], Callable[[str], Listener], Path], Screen]
+"""From the picture now, what takes a copy of each stream of the build's output, and the trace."""
+
+
+def supervise(
+    request: RunRequest,
+    env: Mapping[str, str],
+    make_screen: MakeScreen,
+    *,
+    root: SystemRoot | None = None,
+    clock: Clock = monotonic,
+    rules: Rules | None = None,
+    ready: Callable[[], None] = lambda: None,
+    say: Callable[[Sequence[str]], None] = lambda _: None,
+    named_recipe: Shelved | None = None,
+) -> Finished:
+    """Run ``request`` to its end. Raises BuildDoctorError when it cannot be started or was lost.
+
+    ``rules``: other thresholds than production's. ``ready``: called when nothing is in the way of the start.
+    ``say``: given what to print before it. ``named_recipe``: what ``request.recipe`` names, where it was read before.
+    """
+    system = root or SystemRoot()
+    remedied = request.cwd if request.auto_remedy else ""
+    seen = settle_environment(env, system, own_homes=request.need_toolkit, remedy_for=remedied)
+    env = seen.env
+    sensor = MemorySensor(system, env=env, user_limit_mib=request.memory_mib, clock=clock)
+    prepared = prepare(request, env, system, sensor)
+    if request.doctor:
+        ahead = look_ahead(request, {**env, **dict(request.extra_env)}, system, prepared.toolkit)
+        seen = msgspec.structs.replace(seen, warnings=tuple(ahead))
+    if (recipe := choose_recipe(request, named_recipe, prepared.toolchain, env)) is not None:
+        seen = msgspec.structs.replace(seen, recipe=recipe)
+        say(recipe.lines)
+    ready()
+    trace_id = uuid.uuid4().hex[:6]
+    stamp = datetime.now(timezone.utc)
+    trace = TraceWriter(trace_file(env, request.trace, trace_id, stamp.strftime("%Y%m%d-%H%M%S.%f")[:-3]))
+    folder = run_folder(env)
+    try:
+        become_subreaper()
+        build = _Build(request, seen, prepared, trace, sensor, system, clock, folder, rules or Rules())
+        return asyncio.run(build.run(build.header(trace_id, stamp), make_screen))
+    finally:
+        trace.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Build:
+    """What one build consists of: each part is given what it works with, and nothing is set from outside later."""
+
+    def __init__(
+        self,
+        request: RunRequest,
+        seen: Preflight,
+        prepared: Prepared,
+        trace: TraceWriter,
+        sensor: MemorySensor,
+        root: SystemRoot,
+        clock: Clock,
+        folder: Path,
+        rules: Rules,
+    ) -> None:
+        self.request = request
+        self.seen = seen
+        self.env = seen.env
+        self.prepared = prepared
+        self.trace = trace
+        self.folder = folder
+        self.sensor = sensor
+        self.clock = clock
+        self.rules = rules
+        self.root = root
+        self.fronts = Fronts(prepared, seen.env, keep_going=request.keep_going)
+        self.state = BuildState(rows=False)
+        self.evidence = KillEvidence(root)
+        self.snapshots = FailureSnapshots(
+            SceneReader(root, seen.env),
+            self.evidence,
+            traces=str(trace.path.absolute().parent),
+            cwd=request.cwd,
+            clock=clock,
+        )
+        self.capture = InputCapture(
+            root,
+            trace=trace.path,
+            free_mib=lambda: sensor.read(0.0).tightest.headroom_mib,
+            versions=prepared.versions,
+        )
+        self.recorder = HistoryRecorder(
+            history_file(seen.env),
+            cwd=project_folder(request.command, request.cwd),
+            tools=prepared.toolchain,
+            recipe=RecipeUse(seen.recipe) if seen.recipe is not None else None,
+            archs=request.archs,
+        )
+        self.settings = SchedulerSettings(
+            slots=prepared.slots,
+            budget_mib=round(prepared.budget_mib, 1),
+            most_open=prepared.most_open,
+            most_threads=prepared.most_threads,
+            thrift=request.auto_remedy,
+            runaway=rules.runaway,
+            thrash=rules.thrash,
+        )
+        self.scheduler = Scheduler(self.settings, LearningEstimator())
+        self.time_left = TimeLeftWatch(self.state, self.scheduler, self.recorder.foreseen)
+        self.signalled: int | None = None
+        self._session: Session | None = None
+        self._log: EventLog | None = None
+        self._guardian: Guardian | None = None
+        self._ending: asyncio.TimerHandle | None = None
+        self._screen: Screen | None = None
+
+    def header(self, trace_id: str, stamp: datetime) -> Header:
+        prepared, toolkit, project = self.prepared, self.prepared.toolkit, self.recorder.project
+        return Header(
+            schema=TRACE_SCHEMA,
+            builddoctor=builddoctor.__version__,
+            trace_id=trace_id,
+            started_at=stamp.isoformat(timespec="seconds"),
+            command=mask_argv(self.request.command),
+            cwd=self.request.cwd,
+            title=self.request.title,
+            archs=list(self.request.archs),
+            cores=prepared.cores,
+            window=prepared.knobs.window,
+            budget_mib=round(prepared.budget_mib, 1),
+            limit_mib=round(prepared.reading.limit_mib, 1),
+            limited_by=prepared.reading.tightest.source,
+            page_kib=page_size() // 1024,
+            toolkit=toolkit.home if toolkit else "",
+            nvcc=toolkit.version if toolkit else "",
+            caps=list(prepared.knobs.caps),
+            boot_id=(self.root.text("/proc/sys/kernel/random/boot_id") or "").strip(),
+            oom_kills=KillCounter(self.root).host(),
+            threads=prepared.knobs.threads,
+            project=project.name,
+            project_version=project_version(project.folder),
+            host_compiler=prepared.toolchain.host_compiler,
+            host_arch=prepared.toolchain.host_arch,
+            staged=bool(self.request.stages),
+            settings=self.settings,
+        )
+
+    async def run(self, header: Header, make_screen: MakeScreen) -> Finished:
+        scanner = OutputScanner(self._at_s)
+        screen = self._screen = make_screen(self._picture, scanner.listener, self.trace.path)
+        log = self._log = EventLog(
+            self.clock,
+            (self.trace.write, self.time_left.saw, self._show(screen), self.recorder.saw),
+        )
+        log.add(header)
+        session, sampler, sharing = self._parts(log)
+        socket = self.folder / "socket"
+        server = await serve(socket, self._converse)
+        ended = asyncio.Event()
+        self._tell_start(log)
+        log.add(msgspec.structs.replace(self.snapshots.begin(), at_s=log.at_s()))
+        loop = asyncio.get_running_loop()
+        # Before the build starts: what comes meanwhile is handled below, when there is something to end.
+        for number in heeded_signals():
+            loop.add_signal_handler(number, self._interrupted, number)
+        guardian = self._guardian = Guardian(
+            command_of(self.request, self.prepared),
+            env=build_variables(
+                self.request, self.prepared, self.env, self.fronts, socket=socket, run_folder=self.folder
+            ),
+            cwd=self.request.cwd,
+            cleanup=self.folder,
+            stdout=screen.stdout_fd,
+            stderr=screen.stderr_fd,
+        )
+        _raise_descriptor_limit()
+        problem: list[BaseException] = []
+
+        def hear() -> None:
+            try:
+                guardian.hear()
+            except Exception as error:  # noqa: BLE001 - handed to the waiting side, whatever it is
+                problem.append(error)
+            if problem or guardian.ended:
+                loop.remove_reader(guardian.fileno())
+                ended.set()
+
+        loop.add_reader(guardian.fileno(), hear)
+        self._stay_resident(guardian)
+        tasks = [asyncio.create_task(self._watch(session, sampler, log)), *screen.start()]
+        try:
+            await ended.wait()
+        finally:
+            if self._ending is not None:
+                self._ending.cancel()
+            session.interrupt(None)
+            wall_s = log.at_s()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            server.close()
+            guardian.close()
+            sharing.close()
+            self.capture.close()
+            session.units.close()
+            self.recorder.close(lambda text: log.tell(text, warning=True))
+            beyond = self.recorder.beyond_recipe(self.trace.path)
+            for line in beyond:
+                # The build's last words say it: it is only kept here.
+                self.trace.write(Note(at_s=log.at_s(), text=line, level=NoteLevel.WARNING))
+            await screen.stop()
+        if problem:
+            raise problem[0]
+        return self._finished(guardian, session, scanner, log, wall_s, beyond)
+
+    def _finished(
+        self,
+        guardian: Guardian,
+        session: Session,
+        scanner: OutputScanner,
+        log: EventLog,
+        wall_s: float,
+        beyond: Sequence[str],
+    ) -> Finished:
+        """All has ended: what is to be said of it."""
+        if guardian.lost:
+            raise BuildLostError(
+                "the process that guards the build was killed; the build has been ended with it",
+                hint="if the system ran out of memory, `--memory` with a lower limit keeps more of it free",
+            )
+        if guardian.left and self.signalled is None:
+            log.tell(f"ended {guardian.left} processes that the build had left behind")
+        if warning := unstaged_warning(self.request, run_folder=self.folder):
+            log.tell(warning, warning=True)
+        summary = self._summary(guardian, session, wall_s)
+        log.add(*scanner.end(failed=summary.result is BuildResult.FAILED))
+        log.add(self.snapshots.end(failed=summary.result is not BuildResult.OK, named=scanner.named, at_s=log.at_s()))
+        summary = judged(summary, self.trace)
+        log.add(BuildEnded(at_s=log.at_s(), summary=summary))
+        return Finished(summary=summary, state=self.state, beyond=beyond)
+
+    def _parts(self, log: EventLog) -> tuple[Session, Sampler, Sharing]:
+        """Those that need the log."""
+        phases, processes = LivePhases(), Processes(self.root)
+
+        def warn(text: str) -> None:
+            log.tell(text, warning=True)
+
+        sharing = Sharing(self.env, phases, root=self.root, clock=self.clock, tell=log.tell, warn=warn)
+        ungated = UngatedWatch(self.scheduler, phases, processes, root=self.root, clock=self.clock)
+        recheck = RssRecheck(phases, processes, self.rules.crosscheck, clock=self.clock, tell=warn)
+        sampler = Sampler(
+            self.scheduler,
+            phases,
+            self.sensor,
+            recheck=recheck,
+            ungated=ungated,
+            sharing=sharing,
+            processes=processes,
+            root=self.root,
+            clock=self.clock,
+            reading=self.prepared.reading,
+            rules=self.rules,
+        )
+        session = self._session = Session(
+            scheduler=self.scheduler,
+            log=log,
+            phases=phases,
+            sampler=sampler,
+            sharing=sharing,
+            ungated=ungated,
+            evidence=self.evidence,
+            processes=processes,
+            root=self.root,
+            clock=self.clock,
+            answer_front=self.fronts.answer,
+            recorder=self.recorder,
+            snapshots=self.snapshots,
+            capture=self.capture,
+            holds_units=True,
+        )
+        return session, sampler, sharing
+
+    # -- while it runs ---------------------------------------------------------------------------------------------
+
+    async def _watch(self, session: Session, sampler: Sampler, log: EventLog) -> None:
+        """Look at memory for ever; once a second say how it stands, and sync the trace."""
+        status_s, next_sync_s = float("-inf"), 0.0
+        sync: asyncio.Future[None] | None = None
+        told_problem = False
+        loop = asyncio.get_running_loop()
+        with collector_held_back():
+            while True:
+                killed = self.state.kill_decisions
+                session.look()
+                at_s = log.at_s()
+                if at_s >= status_s + (QUIET_EVERY_S if sampler.is_quiet else STATUS_EVERY_S):
+                    status_s = at_s
+                    self._say_status(session, sampler, log)
+                # A pressure edge: what led to it must survive whatever comes next.
+                due = at_s >= next_sync_s or self.state.kill_decisions > killed
+                if due and (sync is None or sync.done()):
+                    next_sync_s = at_s + SYNC_EVERY_S
+                    with contextlib.suppress(RuntimeError):
+                        # In a thread: a slow disk must not hold up the event loop. Where no thread can be started,
+                        # memory is watched all the same.
+                        sync = loop.run_in_executor(None, self.trace.sync)
+                if self.trace.problem and not told_problem:
+                    told_problem = True
+                    text = f"the trace cannot be written ({self.trace.problem}); the build goes on without it"
+                    log.tell(text, warning=True)
+                await asyncio.sleep(sampler.period_s / self.rules.pace)
+
+    def _say_status(self, session: Session, sampler: Sampler, log: EventLog) -> None:
+        at_s, planned = log.at_s(), self.fronts.planned
+        try:
+            left = self.time_left.left(planned, at_s)
+        except Exception:  # noqa: BLE001 - memory is watched here: no figure for a screen may end that
+            left = None
+        log.add(
+            sampler.status(
+                at_s,
+                open_units=len(session.units.open),
+                held_units=len(session.held_units),
+                oom_kills=self.evidence.total(),
+                planned=planned,
+                left_s=None if left is None else (round(left.low_s, 1), round(left.high_s, 1)),
+            )
+        )
+
+    def _at_s(self) -> float:
+        return self._log.at_s() if self._log is not None else 0.0
+
+    def _picture(self) -> BoardState:
+        return board_state(self.state, now_s=self._at_s())
+
+    def _show(self, screen: Screen) -> Observer:
+        """An observer: into the state, and what a person wants to know of onto the screen."""
+
+        def observe(event: Event) -> None:
+            happening = self.state.apply(event)
+            if happening is not None and (row := event_row(happening)) is not None:
+                screen.event(row)
+
+        return observe
+
+    def _stay_resident(self, guardian: Guardian) -> None:
+        """Under a ``memory.high`` we would be held back with the build: each page dropped is one to wait for."""
+        if any(level.throttles for level in self.prepared.reading.levels):
+            guardian.lock_pages()
+
+    async def _converse(self, connection: Connection) -> None:
+        assert self._session is not None, "gates are served once the session is there"
+        with contextlib.suppress(ConnectionError):
+            await self._session.converse(connection)
+
+    def _tell_start(self, log: EventLog) -> None:
+        for line in self.seen.recipe.lines if self.seen.recipe is not None else ():
+            # It was said before the build began.
+            self.trace.write(Note(at_s=log.at_s(), text=line))
+        for note in self.seen.notes:
+            log.tell(note)
+        for warning in self.seen.warnings:
+            log.tell(warning, warning=True)
+        if self.recorder.problem:
+            log.tell(self.recorder.problem, warning=True)
+        if self.prepared.knobs.caps:
+            caps = ", ".join(self.prepared.knobs.caps)
+            log.tell(f"keeps your {caps} as an upper bound (`--ignore-caps` to let memory alone decide)")
+        if self.prepared.uncaught:
+            log.tell(
+                f"{self.prepared.uncaught} finds its compiler beside itself: what it compiles starts unasked",
+                warning=True,
+            )
+        if self.prepared.toolkit_problem:
+            log.tell(f"supervises host compilers only: {self.prepared.toolkit_problem}", warning=True)
+
+    def _interrupted(self, number: int) -> None:
+        """First a chance to end in order, then the end; a second signal comes straight to that."""
+        if self._guardian is None or self._session is None or self._log is None:
+            return
+        if self._screen is not None:
+            self._screen.hurry.set()
+        if self.signalled is None:
+            self.signalled = number
+            starved = self.scheduler.starved
+            if starved:
+                # Whatever is asked to end would wait for memory first, and so would we.
+                self._guardian.end_all()
+            self._log.tell(f"{signal.Signals(number).name}: the build is being ended")
+            self._session.interrupt(number)
+            if starved:
+                return
+            self._guardian.signal_build(number)
+            self._ending = asyncio.get_running_loop().call_later(GRACE_S, self._grace_is_over)
+        else:
+            self._guardian.end_all()
+
+    def _grace_is_over(self) -> None:
+        if self._guardian is None or self._session is None or self._log is None:
+            return
+        if self._session.units.open or self._session.phases:
+            self._guardian.end_all()
+        else:
+            self._log.tell("nothing compiles, so it is left to end by itself; a second signal ends it at once")
+
+    def _summary(self, guardian: Guardian, session: Session, wall_s: float) -> Summary:
+        state, counts, costs = self.state, self.state.counts, session.costs
+        exit_code = exit_code_of(guardian.status or 0)
+        result = BuildResult.OK if exit_code == 0 else BuildResult.FAILED
+        if self.signalled is not None and exit_code != 0:
+            # With 0 the command says itself that it ended in order: a server, or a build that was done.
+            exit_code, result = 128 + self.signalled, BuildResult.INTERRUPTED
+        verdict = state.last_give_up.verdict.value if state.last_give_up and result is BuildResult.FAILED else None
+        return Summary(
+            result=result,
+            exit_code=exit_code,
+            verdict=verdict,
+            wall_s=round(wall_s, 3),
+            cpu_s=round(counts.cpu_s, 3),
+            budget_mib=round(self.scheduler.budget_mib, 1),
+            limit_mib=round(self.prepared.reading.limit_mib, 1),
+            peak_mib=round(counts.peak_mib, 1),
+            kernel_oom_kills=self.evidence.total(),
+            requeued=counts.requeued,
+            killed=counts.killed,
+            runaways=counts.runaways,
+            remedied=len(state.remedied),
+            paused=counts.paused,
+            units=counts.units,
+            phases=counts.phases,
+            effective_jobs_mean=round(state.jobs.mean(wall_s), 2),
+            effective_jobs_max=state.jobs.most,
+            gate_overhead_s=round(costs.cpu_s, 3),
+            gate_peak_mib=round(costs.peak_mib, 1),
+            gates=costs.gates,
+            trace=printable(os.fspath(self.trace.path)),
+        )
+
+
+def _raise_descriptor_limit() -> None:
+    """Each waiting gate takes two descriptors of ours. The guardian runs already: the build keeps its own limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def judged(summary: Summary, trace: TraceWriter) -> Summary:
+    """The summary with its verdict; as it was for a build that went well, and where the trace cannot be read."""
+    if summary.result is BuildResult.OK:
+        return summary
+    try:
+        report = read_build(trace.path)
+    except (TraceError, OSError, ValueError):
+        return summary
+    report.summary, report.whole = summary, True
+    verdict = judge(report).verdict
+    return summary if verdict is None else msgspec.structs.replace(summary, verdict=verdict)

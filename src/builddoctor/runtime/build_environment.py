@@ -1,0 +1,190 @@
+"""What a supervised build is started with: its variables, and its command where a front is called by a path.
+
+Covers: builds with gates, and builds in stages without gates, where a program in front of ninja runs one stage after
+the other (``ui.staged``); what is answered to the programs that run a build (fronts) when they start: ninja's window,
+and the net for folders configured without us.
+Does *not* cover: where each variable comes from (``gates.environment``, ``gates.knobs``), or working the stages out
+(``cli.staging``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from builddoctor.core.errors import BuildDoctorError
+from builddoctor.core.request import RunRequest
+from builddoctor.core.toolchain import Toolkit
+from builddoctor.gates.environment import (
+    SOCKET,
+    UNIT,
+    build_environment,
+    cache_settings,
+    chosen_cache,
+    net,
+    programs_of,
+)
+from builddoctor.gates.fronts import NINJA_NAMES, configured_nvcc, going_on, planned_units, wants_jobs
+from builddoctor.gates.overlay import toolkit_overlay
+from builddoctor.gates.protocol import Registered
+from builddoctor.gates.subprocesses import run_captured
+from builddoctor.runtime.prepare import Prepared, is_front_by_path
+from builddoctor.toolchain.discover import probe
+
+
+class Fronts:
+    """What is known of the build from those that run it. ``planned`` adds up the units of all ninja runs."""
+
+    def __init__(self, prepared: Prepared, env: Mapping[str, str], *, keep_going: bool = False) -> None:
+        self._prepared = prepared
+        self._env = env
+        self._keep_going = keep_going
+        self._real = dict(prepared.tools.fronts)
+        self._counting: set[asyncio.Task[None]] = set()
+        self.planned: int | None = None
+        self._plain: dict[str, str | None] = {}
+
+    def net_is_cast(self, plain: Mapping[str, str | None]) -> None:
+        """Over the whole build. ``plain``: what its variables were before; None: they were not there."""
+        self._plain = dict(plain)
+
+    async def answer(self, front: Registered) -> tuple[list[str], dict[str, str | None]]:
+        """Further arguments and environment for this program; None takes a variable away."""
+        arguments: list[str] = []
+        if wants_jobs(front.name, front.argv):
+            arguments = ["-j", str(self._prepared.knobs.window)]
+        if self._keep_going:
+            arguments += going_on(front.name, front.argv)
+        if front.name in NINJA_NAMES:
+            counting = asyncio.create_task(self._count(front))
+            self._counting.add(counting)
+            counting.add_done_callback(self._counting.discard)
+        if front.name == "cmake" and "--build" not in front.argv:
+            # It asks nvcc for its libraries when it configures, and without a profile nvcc does not know them.
+            return arguments, dict(self._plain)
+        nvcc = configured_nvcc(front.name, front.argv, front.cwd)
+        settings: dict[str, str | None] = await asyncio.to_thread(self._net, nvcc) if nvcc is not None else {}
+        return arguments, settings
+
+    def _net(self, nvcc: Path) -> dict[str, str | None]:
+        toolkit = probe(nvcc, self._env, run=run_captured)
+        if not isinstance(toolkit, Toolkit):
+            return {}
+        try:
+            cuda = toolkit_overlay(self._prepared.cache, toolkit, self._env)
+        except BuildDoctorError:
+            # It is said when its first host compile comes from an nvcc that is not caught.
+            return {}
+        return {**net(cuda=cuda, toolkit=toolkit)}
+
+    async def _count(self, front: Registered) -> None:
+        real = self._real.get(front.name)
+        if real is None:
+            return
+        planned = await asyncio.to_thread(planned_units, real, front.argv, front.cwd)
+        if planned:
+            self.planned = (self.planned or 0) + planned
+
+
+def build_variables(
+    request: RunRequest, prepared: Prepared, base: Mapping[str, str], fronts: Fronts, *, socket: Path, run_folder: Path
+) -> dict[str, str]:
+    """``base`` with the project's settings, overlays, knobs and object cache in it. ``fronts`` hears of a net."""
+    wanted = {**base, **dict(request.extra_env)}
+    if request.stages:
+        env = staged_environment(wanted, request, prepared, run_folder=run_folder)
+    else:
+        env = build_environment(
+            wanted,
+            socket=str(socket),
+            host=prepared.host,
+            cuda=prepared.cuda,
+            toolkit=prepared.toolkit,
+            fallback_folder=prepared.fallback_folder,
+        )
+    if prepared.toolkit is not None:
+        env |= library_homes(Path(prepared.toolkit.home), env)
+    env |= prepared.knobs.exports
+    env |= {each.variable: each.path for each in prepared.triton}
+    if request.nvcc_by_path and prepared.cuda is not None and prepared.toolkit is not None:
+        caught = net(cuda=prepared.cuda, toolkit=prepared.toolkit)
+        fronts.net_is_cast({name: env.get(name) for name in caught})
+        env |= {name: value.replace(f"@{name}@", env.get(name, "")) for name, value in caught.items()}
+    cache = chosen_cache(request.cache, base)
+    if cache:
+        programs = programs_of(prepared.toolkit, prepared.tools.compilers)
+        nvcc = Path(env["CUDACXX"]) if prepared.toolkit is not None else None
+        settings = cache_settings(cache, programs, nvcc=nvcc, run_folder=run_folder)
+        # What the user has set stands, but for the way to nvcc, which is ours.
+        env |= {name: value for name, value in settings.items() if name == "PYTORCH_NVCC" or name not in base}
+    return env
+
+
+def library_homes(home: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Where cuDNN and NCCL are, if they lie in the toolkit itself and no variable says where.
+
+    TransformerEngine and torch look there by these names; CMake's ``find_path(nccl.h)`` does not look into CUDA_HOME.
+    """
+    found: dict[str, str] = {}
+    for header, names in (("cudnn.h", ("CUDNN_PATH", "CUDNN_HOME")), ("nccl.h", ("NCCL_HOME",))):
+        if (home / "include" / header).exists() and not any(env.get(name) for name in names):
+            found[names[0]] = str(home)
+    if found:
+        folders = [each for each in env.get("CMAKE_PREFIX_PATH", "").split(":") if each]
+        found["CMAKE_PREFIX_PATH"] = ":".join(dict.fromkeys([*folders, str(home)]))
+    return found
+
+
+MARK = "ran-in-stages"
+"""In the run's folder: made by the first ninja that found its stages."""
+
+
+def staged_environment(
+    base: Mapping[str, str], request: RunRequest, prepared: Prepared, *, run_folder: Path
+) -> dict[str, str]:
+    """``base`` with the stages in it, and the toolkit where ``base`` would not find it. Jobs are left to the user."""
+    env = dict(base)
+    for inner in (SOCKET, UNIT, "BUILDDOCTOR_HELD"):
+        env.pop(inner, None)
+    folders = [f"{prepared.host}/bin", *filter(None, (base.get("PATH") or os.defpath).split(":"))]
+    toolkit = prepared.toolkit
+    if toolkit is not None:
+        env.setdefault("CUDA_HOME", toolkit.home)
+        # At the end: a toolkit in /usr/bin or in a conda prefix must not bring its python along.
+        folders.append(toolkit.here)
+        for name in ("CUDACXX", "PYTORCH_NVCC"):
+            if request.toolkit or not env.get(name):
+                env[name] = toolkit.nvcc
+    if prepared.fallback_folder:
+        folders.append(prepared.fallback_folder)
+    env["PATH"] = ":".join(dict.fromkeys(folders))
+    env["BUILDDOCTOR_STAGES"] = request.stages
+    env["BUILDDOCTOR_STAGES_MARK"] = str(run_folder / MARK)
+    if request.keep_going:
+        env["BUILDDOCTOR_STAGES_KEEP_GOING"] = "1"
+    if is_front_by_path(request.command) and os.path.basename(request.command[0]) in NINJA_NAMES:
+        env["BUILDDOCTOR_REAL_NINJA"] = os.path.abspath(request.command[0])
+    return env
+
+
+def command_of(request: RunRequest, prepared: Prepared) -> tuple[str, ...]:
+    """The build command; a ninja, cmake or make that is called by a path, through what stands in front of it."""
+    command = request.command
+    if not is_front_by_path(command):
+        return command
+    name = os.path.basename(command[0])
+    if request.stages:
+        return (f"{prepared.host}/bin/ninja", *command[1:]) if name in NINJA_NAMES else command
+    return (f"{prepared.host}/bin/{name}", *command[1:])
+
+
+def unstaged_warning(request: RunRequest, *, run_folder: Path) -> str:
+    """At the end: what to say where the build has called no ninja that knew of its stages; else empty."""
+    if not request.stages or (run_folder / MARK).exists():
+        return ""
+    return (
+        "no stage was run: the build called no ninja from PATH, or one whose build.ninja has none of the recipe's "
+        "targets, so nothing kept its memory; leave `--strategy staged` out to build with gates"
+    )

@@ -1,1 +1,0 @@
-"""Wires sensors, policy, gates and trace together; holds the only event loop."""

@@ -1,0 +1,1 @@
+"""What the compilers of this machine are and say: found, asked, and their command lines read."""

@@ -1,0 +1,280 @@
+"""Events in words: the one place where what a build did becomes a sentence.
+
+Covers: the line on the screen (``event_row``), the line of a report (``told``), the mark in a picture (``mark``),
+and the reasons in all of them. Does *not* cover: layout, colours, counts (``ui``). Nothing reads these sentences back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from builddoctor.core.board import EventRow
+from builddoctor.core.events import (
+    Continue,
+    ContinueReason,
+    GiveUp,
+    Hold,
+    HoldReason,
+    Kill,
+    KillReason,
+    Note,
+    NoteLevel,
+    Pause,
+    PhaseEnded,
+    Requeue,
+    Rise,
+    Stall,
+    Throttled,
+    UngatedProcess,
+    Warn,
+    WarningKind,
+)
+from builddoctor.core.evidence import KillCause
+from builddoctor.core.phase import Outcome
+from builddoctor.core.units import format_mib
+from builddoctor.core.verdict import Verdict
+
+if TYPE_CHECKING:
+    from builddoctor.trace.report import EventKind
+    from builddoctor.trace.state import Happening, Told
+
+_CAUSES: Mapping[KillCause, str] = {
+    KillCause.CGROUP: "the kernel",
+    KillCause.ANCESTOR: "the kernel, for a hidden ancestor's limit or the whole machine's memory,",
+    KillCause.HOST: "the kernel, by the machine's counter,",
+    KillCause.OOMD: "systemd-oomd",
+}
+
+BY_US = "builddoctor, before the kernel would"
+
+HINT = "let the build take its compilers from PATH, $CC and $CXX, where gates are"
+NO_GATE = f"no gate caught it, so it could not wait for its memory before it started ({HINT})"
+STAGED = "a staged build has no gates, where it would have waited for its memory before it started"
+
+THRIFT = "--param=ggc-min-expand=10 --param=ggc-min-heapsize=32768"
+"""What a compiler that is to take less memory gets (``gates.gate_program``)."""
+
+HOLD_WORDS: Mapping[HoldReason, str] = {
+    HoldReason.MEMORY: "memory",
+    HoldReason.CORES: "cores",
+    HoldReason.ALONE: "it must run alone",
+    HoldReason.OTHER_ALONE: "another runs alone",
+    HoldReason.FREEING: "a kill is under way",
+}
+
+CONTINUE_WORDS: Mapping[ContinueReason, str] = {
+    ContinueReason.MEMORY_BACK: "memory is back",
+    ContinueReason.NOTHING_MOVES: "nothing else makes progress",
+    ContinueReason.LONG_ENOUGH: "it was stopped for long enough",
+    ContinueReason.BUILD_ENDS: "the build ends",
+    ContinueReason.UNSEEN: "memory cannot be looked at",
+}
+
+
+def describe_cause(cause: KillCause) -> str:
+    """What killed a phase, for a sentence: ``ended by …``."""
+    return _CAUSES.get(cause, "something else")
+
+
+# -- reasons ---------------------------------------------------------------------------------------------------
+
+
+def kill_reason(kill: Kill) -> str:
+    """Why builddoctor ends a phase."""
+    if kill.said:
+        return kill.said
+    if kill.reason is KillReason.RUNAWAY and kill.rise is not None:
+        return rise_words(kill.rise)
+    if kill.reason is KillReason.STALL and kill.stall is not None:
+        return stall_words(kill.stall)
+    if kill.reason is KillReason.THROTTLED and kill.throttled is not None:
+        return throttled_words(kill.throttled)
+    if kill.reason is KillReason.INTERRUPTED:
+        return "the build is being ended, and the kernel holds back what waits for memory"
+    left = f"{kill.headroom_mib:.0f} MiB left"
+    if kill.reason is KillReason.UNGATED:
+        return f"{left} beside processes that no gate caught, which cannot be redone"
+    if kill.reason is KillReason.OTHER_BUILD:
+        return f"{left} beside another build, which goes on"
+    return f"{left} and {kill.growth_mib_s:.0f} MiB/s growing"
+
+
+def give_up_reason(event: GiveUp) -> str:
+    """Why a phase cannot be saved."""
+    if event.said:
+        return event.said
+    if event.verdict is Verdict.RUNAWAY:
+        return rise_words(event.rise) if event.rise is not None else "it grows without end"
+    if event.verdict is Verdict.EXTERNAL_KILL:
+        return "killed again from outside"
+    if event.verdict is Verdict.NOT_REDOABLE:
+        return "killed, and it reads or writes a pipe: it cannot be run again"
+    if event.throttled is not None:
+        return throttled_words(event.throttled)
+    return f"killed at {event.peak_mib:.0f} MiB while it ran alone"
+
+
+def throttled_words(held_back: Throttled) -> str:
+    """``memory.high held it back 4 times in 10 s, and it gets no further: it needs more than 2.0 GiB; raise …``."""
+    return (
+        f"memory.high held it back {held_back.times} times in {held_back.over_s:.0f} s, and it gets no further: it "
+        f"needs more than {format_mib(held_back.limit_mib)}; raise {held_back.source}, or set it to max, so that "
+        "memory.max alone holds"
+    )
+
+
+def rise_words(rise: Rise) -> str:
+    """``it held 9000 MiB, 12 times what was expected, and rose for 31 s without a rest``."""
+    times = rise.held_mib / max(1.0, rise.expected_mib)
+    beyond = f"it held {rise.held_mib:.0f} MiB, {times:.0f} times what was expected"
+    how = "rose without a rest up to its end" if rise.to_its_end else f"rose for {rise.rose_s:.0f} s without a rest"
+    return f"{beyond}, and {how}"
+
+
+def stall_words(stall: Stall) -> str:
+    """``all processes waited for memory 40 % of the last 10 s``."""
+    if stall.full_share is not None:
+        return f"all processes waited for memory {100 * stall.full_share:.0f} % of the last {stall.over_s:.0f} s"
+    rate_mib_s = stall.refault_mib_s or 0.0
+    return f"{rate_mib_s:.0f} MiB/s are read in again at the limit, and no phase ended for {stall.over_s:.0f} s"
+
+
+def hold_words(hold: Hold) -> str:
+    """``needs 3.6 GiB, 2.1 GiB free (memory)``."""
+    return f"needs {format_mib(hold.needs_mib)}, {format_mib(hold.free_mib)} free ({HOLD_WORDS[hold.reason]})"
+
+
+def process_words(process: UngatedProcess) -> str:
+    """``cc1plus (process 17)``."""
+    return f"{process.name} (process {process.pid})"
+
+
+# -- the screen ------------------------------------------------------------------------------------------------
+
+
+def is_shown(event: Told) -> bool:
+    """The screen has a line for it."""
+    if isinstance(event, Note):
+        return event.level is not NoteLevel.HOLD
+    if isinstance(event, Kill):
+        # Of others the redo is told, or that the phase is given up.
+        return event.reason is KillReason.RUNAWAY
+    return not isinstance(event, Hold | PhaseEnded)
+
+
+def event_row(seen: Happening) -> EventRow | None:
+    """The line that the screen shows; None for what it does not show."""
+    event = seen.event
+    if isinstance(event, Hold | PhaseEnded) or not is_shown(event):
+        return None
+    warning = not isinstance(event, Continue)
+    if isinstance(event, Kill):
+        text = f"runaway: ends {_briefly(seen)}, which grows without end: {kill_reason(event)}"
+    elif isinstance(event, Requeue):
+        text = f"redoes {seen.phase_name}: {_requeue_words(seen, event)}"
+    elif isinstance(event, GiveUp):
+        text = f"gives up on {seen.phase_name}: {give_up_reason(event)}"
+    elif isinstance(event, Note):
+        text, warning = event.text, event.level is NoteLevel.WARNING
+    else:
+        text = _sentence(seen, event)
+    return EventRow(at_s=event.at_s, text=text, warning=warning)
+
+
+def _requeue_words(seen: Happening, event: Requeue) -> str:
+    run = seen.run.attempt if seen.run is not None else None
+    by_us = run is not None and run.outcome == Outcome.KILLED_BY_US.value
+    by = BY_US if by_us else describe_cause(_cause(run.cause) if run is not None else KillCause.UNKNOWN)
+    alone = ", now alone" if event.solo else ""
+    return f"ended by {by} at {format_mib(event.peak_mib)}; {event.lost_s:.0f} s lost{alone}"
+
+
+def _sentence(seen: Happening, event: Pause | Continue | Warn) -> str:
+    if isinstance(event, Pause):
+        held, free = format_mib(event.process.rss_mib), format_mib(event.free_mib)
+        why = f"; {seen.remark}" if seen.remark else ""
+        return f"stops {process_words(event.process)} for a while at {held}: {free} free{why}"
+    if isinstance(event, Continue):
+        reason = CONTINUE_WORDS[event.reason]
+        return f"continues {process_words(event.process)} after {event.stopped_s:.0f} s: {reason}"
+    if event.kind is WarningKind.STALLED:
+        why = stall_words(event.stall) if event.stall is not None else "it makes no progress"
+        return f"the build hangs for memory: {why}; nothing new starts"
+    if event.kind is WarningKind.OVERDRAWN:
+        held = f"{event.size_mib:.0f} MiB"
+        return f"{_briefly(seen)} alone holds more than the limit ({held}): it goes on, by itself"
+    size = format_mib(event.size_mib)
+    why = f"killed at {size} alone"
+    if event.budget_mib is not None:
+        why = f"{size} are expected, {format_mib(event.budget_mib)} are there"
+    tool = seen.phase.row.tool if seen.phase is not None else "it"
+    return (
+        f"tries {seen.phase_name} with less memory: {why}; {tool} gets {THRIFT}, "
+        "which leaves its output as it is (`--auto-remedy`)"
+    )
+
+
+def _briefly(seen: Happening) -> str:
+    """The phase without its architecture."""
+    return f"{seen.phase.row.kind} of {seen.phase.row.source}" if seen.phase is not None else seen.phase_name
+
+
+# -- reports ---------------------------------------------------------------------------------------------------
+
+
+def told(seen: Happening) -> tuple[EventKind, str] | None:
+    """What a report says of it: its kind and a sentence; None for what it does not tell."""
+    event, name = seen.event, seen.phase_name
+    if isinstance(event, Kill):
+        return "kill", f"builddoctor ends {name}: {kill_reason(event)}"
+    if isinstance(event, PhaseEnded):
+        if event.outcome is Outcome.KILLED_BY_US:
+            return None
+        by = "something unknown" if event.cause is None else describe_cause(event.cause)
+        return "killed", f"{name} killed by {by} at {format_mib(event.peak_mib)}"
+    if isinstance(event, Requeue):
+        how = "alone, " if event.solo else ""
+        reserve = format_mib(event.estimate.reserve_mib)
+        return "requeue", f"{name} is run again, {how}with {reserve}; {event.lost_s:.0f} s lost"
+    if isinstance(event, GiveUp):
+        return "give-up", f"{name} cannot be saved ({event.verdict.value}): {give_up_reason(event)}"
+    if isinstance(event, Hold):
+        return "hold", f"waits: {name} {hold_words(event)}"
+    if isinstance(event, Note):
+        kinds: Mapping[NoteLevel, EventKind] = {NoteLevel.HOLD: "hold", NoteLevel.WARNING: "warning"}
+        return kinds.get(event.level, "note"), event.text
+    return "note" if isinstance(event, Continue) else "warning", _sentence(seen, event)
+
+
+# -- pictures --------------------------------------------------------------------------------------------------
+
+_ENDED_BY = {
+    Outcome.KILLED_BY_US: "builddoctor ended",
+    Outcome.KILLED_BY_KERNEL: "the kernel killed",
+    Outcome.KILLED_OUTSIDE: "something else killed",
+}
+
+
+def mark(seen: Happening) -> tuple[str, str] | None:
+    """What a picture says of it: the kind of its mark and a sentence; None for what has no mark."""
+    event = seen.event
+    if isinstance(event, PhaseEnded):
+        run, by_us = seen.run, event.outcome is Outcome.KILLED_BY_US
+        why = f": {run.attempt.killed_for}" if by_us and run is not None and run.attempt.killed_for else ""
+        peak_mib = run.peak_mib if run is not None else event.peak_mib
+        ended = _ENDED_BY.get(event.outcome, _ENDED_BY[Outcome.KILLED_OUTSIDE])
+        text = f"{ended} {seen.phase_name} at {format_mib(peak_mib)}{why}"
+        return "ended" if by_us else "kill", text
+    if isinstance(event, GiveUp):
+        return "give-up", f"gives up on {seen.phase_name}: {give_up_reason(event)}"
+    if isinstance(event, Hold):
+        return "wait", f"waits: {seen.phase_name} {hold_words(event)}"
+    if isinstance(event, Note) and event.level is NoteLevel.HOLD:
+        return "wait", event.text
+    row = event_row(seen)
+    return ("warning" if row.warning else "note", row.text) if row is not None else None
+
+
+def _cause(cause: str) -> KillCause:
+    return KillCause(cause) if cause else KillCause.UNKNOWN

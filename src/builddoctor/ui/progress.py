@@ -1,0 +1,163 @@
+"""A build in single lines: progress and events without a terminal, waits and time left in words, and how it ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from builddoctor.core.board import BoardState, EventRow, TimeLeft, WaitingRow, WaitReason
+from builddoctor.core.events import BuildResult, Summary
+from builddoctor.core.units import format_clock, format_gib, format_mib, one_line
+from builddoctor.core.verdict import Verdict
+
+_WAITS = {
+    WaitReason.CORES: ("for a core", ""),
+    WaitReason.OTHERS: ("behind other phases", ""),
+    WaitReason.ALONE: ("to run alone", ", once the others have ended"),
+    WaitReason.OTHER_ALONE: ("for a phase that runs alone", ""),
+    WaitReason.FREEING: ("for the memory of a phase that was ended", ""),
+}
+"""Why a phase waits, in words before and after its name."""
+
+
+def progress_line(state: BoardState) -> str:
+    """``[12:41] 41/66 units, 7 running, 19.2 of 26.5 GiB budget, 6 to 8 min left``."""
+    units = f"{state.units_done}/{state.units_total}" if state.units_total else str(state.units_done)
+    waiting = f", {state.waiting} waiting" if state.waiting else ""
+    left = left_words(state.left)
+    return (
+        f"[{format_clock(state.elapsed_s)}] {units} units, {state.jobs} running{waiting}, "
+        f"{format_gib(state.used_mib)} of {format_gib(state.budget_mib)} GiB budget{', ' + left if left else ''}"
+    )
+
+
+def progress_lines(state: BoardState) -> list[str]:
+    """The line of progress, and why the first phase in the queue waits, if one does."""
+    lines = [progress_line(state)]
+    return [*lines, wait_line(state.elapsed_s, state.held)] if state.held is not None else lines
+
+
+def event_line(event: EventRow) -> str:
+    """``[12:42] redoes cicc of …``."""
+    return f"[{format_clock(event.at_s)}] {one_line(event.text)}"
+
+
+def wait_line(at_s: float, row: WaitingRow) -> str:
+    """``[12:42] waits for 3.6 GiB: src/gelu.cu cicc, 2.1 GiB free``."""
+    before, after = wait_words(row)
+    return f"[{format_clock(at_s)}] waits {before}: {one_line(row.source)} {row.kind}{after}"
+
+
+def wait_words(row: WaitingRow, *, brief: bool = False) -> tuple[str, str]:
+    """Why a phase waits, before its name and after it: ``for 3.6 GiB``, ``, 2.1 GiB free``."""
+    if row.reason is not WaitReason.MEMORY:
+        return _WAITS[row.reason]
+    soon = not brief and row.release_s is not None and row.release_s >= 1
+    release = f", next release in about {format_clock(row.release_s or 0.0)}" if soon else ""
+    return f"for {format_mib(row.needs_mib)}", f", {format_mib(row.free_mib)} free{release}"
+
+
+def left_words(left: TimeLeft | None) -> str:
+    """``6 to 8 min left``; empty while it is unknown. Never finer than is known."""
+    if left is None or not (math.isfinite(left.low_s) and math.isfinite(left.high_s)):
+        return ""
+    if left.high_s <= 60:
+        return "less than a minute left"
+    if left.high_s >= 2 * 3600:
+        return f"{_range(left.low_s / 3600, left.high_s / 3600, step=0.5)} h left"
+    if left.low_s < 60:
+        return f"less than {math.ceil(left.high_s / 60)} min left"
+    return f"{_range(left.low_s / 60, left.high_s / 60, step=1)} min left"
+
+
+def _range(low: float, high: float, *, step: float) -> str:
+    """Outward to whole steps; coarser where the figures are large."""
+    if high >= 20 * step:
+        step *= 5
+    low, high = math.floor(low / step) * step, math.ceil(high / step) * step
+    if low <= 0:
+        return f"less than {high:g}"
+    return f"about {high:g}" if low >= high else f"{low:g} to {high:g}"
+
+
+def closing(
+    summary: Summary,
+    *,
+    title: str,
+    blame: str = "",
+    peak_mib: float = 0.0,
+    last: Sequence[str] = (),
+    staged: bool = False,
+) -> list[str]:
+    """Lines after a build. ``blame``: the phase that could not be saved, and the most that it held.
+
+    ``last``: what a failed build is to end with, from its trace; without them the summary has to do. ``staged``: there
+    were no gates, which would have counted phases.
+    """
+    lines = [_headline(summary, title)]
+    figures = _staged(summary) if staged else _figures(summary)
+    if last:
+        return [*lines, *figures, f"  trace   {summary.trace}", *last]
+    if summary.verdict == Verdict.TOO_BIG:
+        lines += [
+            f"  {blame} does not fit: it was ended at {format_mib(peak_mib)} while it ran alone.",
+            "  Fewer jobs cannot help: it was the only compiler running. It needs a higher memory limit, fewer archs,",
+            "  or another compiler version.",
+        ]
+    elif summary.verdict == Verdict.RUNAWAY:
+        lines += [
+            f"  {blame} grew without end: {format_mib(peak_mib)} when it was ended, and still rising.",
+            "  Fewer jobs cannot help: one process took all of it. Try another minor version of nvcc, another host",
+            "  gcc, or -std=c++17 in place of c++20 (as in NVIDIA/TransformerEngine#1996 and CLIUtils/CLI11#1378).",
+        ]
+    elif summary.verdict == Verdict.NOT_REDOABLE:
+        lines.append(f"  {blame} was killed for memory; it reads or writes a pipe, and cannot be run again.")
+    elif summary.verdict == Verdict.EXTERNAL_KILL:
+        lines.append(
+            f"  {blame} was killed twice from outside; no kernel counter rose, so it was not this memory limit."
+        )
+    pauses = [] if staged else _pauses(summary)
+    return [*lines, *figures, *pauses, f"  trace   {summary.trace}"]
+
+
+def _figures(summary: Summary) -> list[str]:
+    if not summary.phases and not summary.units:
+        limit, kills = format_gib(summary.limit_mib), summary.kernel_oom_kills
+        return [f"  no gate was asked: it called no compiler that has one · limit {limit} GiB · kernel kills {kills}"]
+    redone = f"{summary.requeued} phase{'s' * (summary.requeued != 1)} redone"
+    peak = f"peak {format_gib(summary.peak_mib)} of {format_gib(summary.limit_mib)} GiB"
+    counts = f"{summary.units} units, {summary.phases} phases · {redone} · kernel kills {summary.kernel_oom_kills}"
+    each_ms = 1000 * summary.gate_overhead_s / summary.gates if summary.gates else 0.0
+    jobs = f"jobs {summary.effective_jobs_mean:.1f} on average, {summary.effective_jobs_max} at most"
+    each = f"{each_ms:.0f} ms and at most {summary.gate_peak_mib:.0f} MiB each"
+    return [f"  {peak} · {counts}", f"  {jobs} · gates {summary.gate_overhead_s:.1f} s ({each})"]
+
+
+def _staged(summary: Summary) -> list[str]:
+    limit, kills = format_gib(summary.limit_mib), summary.kernel_oom_kills
+    lines = [f"  in stages, without gates · limit {limit} GiB · kernel kills {kills}"]
+    if summary.paused:
+        times = "once" if summary.paused == 1 else f"{summary.paused} times"
+        lines.append(
+            f"  {times} a process was stopped for a while, because memory ran short: the recipe's figures were too low"
+        )
+    return lines
+
+
+def _pauses(summary: Summary) -> list[str]:
+    if not summary.paused:
+        return []
+    times = "once" if summary.paused == 1 else f"{summary.paused} times"
+    return [
+        f"  {times} a process that no gate caught was stopped for a while, because memory ran short. That is weaker",
+        "  than a gate, where a process waits before it starts. Let the build take compilers from PATH, $CC and $CXX.",
+    ]
+
+
+def _headline(summary: Summary, title: str) -> str:
+    took = format_clock(summary.wall_s)
+    if summary.result is BuildResult.OK:
+        return f"✓ {title} in {took}"
+    if summary.result is BuildResult.INTERRUPTED:
+        return f"✗ {title} interrupted after {took}; nothing of it is left running"
+    return f"✗ {title} failed with exit code {summary.exit_code} after {took}"

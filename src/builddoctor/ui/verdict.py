@@ -1,0 +1,99 @@
+"""A verdict as a person reads it: what died, why, what to do, cheapest first, and the evidence. Pure.
+
+Covers: the parts that the page of a trace and ``explain`` share, and the page of ``explain``.
+Does *not* cover: how a verdict is arrived at (``diagnose``), or a trace's own page (``ui.trace_page``).
+
+Texts come from logs and traces of unknown origin: nothing in them reaches the terminal as a control sequence. Colour
+carries nothing that the words do not.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+from rich.text import Text
+
+from builddoctor.core.units import escaped, one_line
+from builddoctor.core.verdict import Diagnosis, Fix, Verdict
+from builddoctor.ui.layout import LEAST_CELLS, keep_start, labelled, plural, wrapped
+
+LONGEST_EVIDENCE = 600
+
+IN_WORDS: dict[Verdict, str] = {
+    Verdict.PARALLEL: "too many at once",
+    Verdict.TOO_BIG: "one compiler that does not fit",
+    Verdict.RUNAWAY: "a compiler that grows without end",
+    Verdict.RLIMIT: "a limit of the process itself",
+    Verdict.CGROUP_PARENT: "a memory limit that others share",
+    Verdict.NUMA_POLICY: "some memory nodes were full, others not",
+    Verdict.TMPFS: "files that live in memory",
+    Verdict.DISK_FULL: "no space left",
+    Verdict.EXTERNAL_KILL: "killed from outside",
+    Verdict.OOMD: "killed by a daemon that guards memory",
+    Verdict.SCHEDULER_KILL: "killed by the scheduler",
+    Verdict.NOT_REDOABLE: "killed for memory, and it cannot be run again",
+    Verdict.TOOLCHAIN: "the toolchain",
+    Verdict.SOURCE: "the source, or what it needs",
+    Verdict.GPU_OOM: "the GPU's memory, not the host's",
+    Verdict.UNKNOWN: "the cause is not known",
+}
+
+
+def explain_page(name: str, verdict: Diagnosis, *, lines: int, width: int) -> list[Text]:
+    """What was made of a text. ``name``: the file; ``width``: cells of a line, only what is to be pasted is longer."""
+    if verdict.verdict is None:
+        where = f" in {plural(lines, 'line')}" if lines else ""
+        head = f"· {name}: nothing to explain{where}"
+        return [Text(keep_start(head, width), style="bold"), *labelled("why", verdict.why, width)]
+    words = IN_WORDS[verdict.verdict]
+    head = f"✗ {name}: {words} ({verdict.verdict}, {verdict.confidence} confidence)"
+    return [
+        *wrapped_title(head, width),
+        *labelled("died", verdict.died, width, "bold red"),
+        *labelled("why", verdict.why, width),
+        *labelled("next", verdict.fixes[0].text if verdict.fixes else "", width),
+        *fix_lines(verdict, width),
+        *evidence_lines(verdict, width),
+    ]
+
+
+def wrapped_title(text: str, width: int) -> list[Text]:
+    """A headline of a failure."""
+    lines = textwrap.wrap(one_line(text), max(LEAST_CELLS, width), subsequent_indent="  ", break_on_hyphens=False)
+    return [Text(line, style="bold red") for line in lines]
+
+
+def heading(words: str) -> list[Text]:
+    """A blank line and a heading."""
+    return [Text(), Text(words, style="bold")]
+
+
+def fix_lines(verdict: Diagnosis, width: int) -> list[Text]:
+    """The ways out, numbered."""
+    if not verdict.fixes:
+        return []
+    lines = heading("what to do, cheapest first")
+    for number, fix in enumerate(verdict.fixes, 1):
+        lines += _fix(number, fix, width, builds=verdict.verdict != Verdict.GPU_OOM)
+    return lines
+
+
+def _fix(number: int, fix: Fix, width: int, *, builds: bool) -> list[Text]:
+    mark = "changes the binary" if fix.changes_binary else "changes nothing in the binary"
+    notes = [note for note in (mark if builds else "", fix.effect) if note]
+    indent = " " * (len(str(number)) + 4)
+    lines = wrapped(f"  {number}. ", indent, f"{fix.text} ({'; '.join(notes)})" if notes else fix.text, width)
+    if fix.command:
+        # Never wrapped: it has to survive copy and paste.
+        lines.append(Text(f"{indent}{escaped(fix.command)}", style="cyan"))
+    return lines
+
+
+def evidence_lines(verdict: Diagnosis, width: int) -> list[Text]:
+    """What the verdict goes by; nothing where there is none."""
+    if verdict.verdict is None or not verdict.evidence:
+        return []
+    lines = heading(f"evidence for {one_line(verdict.verdict)} ({verdict.confidence} confidence)")
+    for text in verdict.evidence:
+        lines += wrapped("  - ", "    ", keep_start(text, LONGEST_EVIDENCE), width)
+    return lines

@@ -1,0 +1,135 @@
+"""``builddoctor plan``: recipes by file, name and project, machines, JSON, errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+import tomlkit
+
+from builddoctor.cli.app import main
+from builddoctor.core.recipe import Fingerprint, Recipe
+from unit.recipes_made import engine, phase, recipe, unit
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of recipes, and no other."""
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    monkeypatch.setenv("BUILDDOCTOR_RECIPES", str(folder))
+    monkeypatch.setenv("BUILDDOCTOR_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def put(folder: Path, name: str, made: Recipe) -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(tomlkit.dumps(msgspec.to_builtins(made)), encoding="utf-8")
+    return path
+
+
+def small(**more: object) -> Recipe:
+    return recipe(unit("a.cu", phase(900.0, 20.0)), unit("b.cu", phase(300.0, 20.0)), **more)
+
+
+def test_json_has_the_keys_that_others_rely_on(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """window, threads, stages[], peak_mib, makespan_s: on stdout, and nothing else there."""
+    path = put(shelf, "x", small())
+    assert main(["plan", str(path), "--cores", "2", "--memory", "2GiB", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {"window", "threads", "stages", "peak_mib", "makespan_s"} <= told.keys()
+    assert told["machine"] == "a container of 2 cores and 2.0 GiB"
+    assert [stage["weight"] for stage in told["stages"]] == ["light", "rest"]
+
+
+def test_this_machine_is_the_default(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Probed as `machine probe` does."""
+    assert main(["plan", str(put(shelf, "x", small())), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["machine"] == "this machine"
+    assert told["cores"] >= 1
+
+
+def test_a_project_gets_its_nearest_recipe(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its names and by the architectures wanted; how it differs is said."""
+    put(shelf, "one", msgspec.structs.replace(engine(), fingerprint=Fingerprint(archs=("sm_90",), host_arch="x86_64")))
+    put(shelf, "two", engine())
+    assert main(["plan", "TransformerEngine", "--arch", "sm_100", "--on", "gb200-node", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["recipe"], told["machine"], told["archs"]) == ("two", "gb200-node", ["sm_100"])
+    assert any("aarch64" in words for words in told["differs"])
+    assert told["hazards"][0]["kind"] == "runaway"
+
+
+def test_a_recipe_is_found_by_its_name(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """That of its file."""
+    put(shelf, "mine-2.8", small())
+    assert main(["plan", "mine-2.8", "--on", "dgx-h100"]) == 0
+    assert "small 1.0 on dgx-h100" in capsys.readouterr().out
+
+
+def test_a_folder_is_a_project(shelf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By what it calls itself."""
+    put(shelf, "x", small())
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "checkout" / "pyproject.toml").write_text('[project]\nname = "small"\nversion = "1.0"\n')
+    assert main(["plan", "./checkout", "--on", "dgx-h100", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["recipe"] == "x"
+
+
+def test_no_recipe_says_how_to_make_one(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 89, and both commands."""
+    assert main(["plan", "deepspeed"]) == 89
+    said = capsys.readouterr().err
+    assert "no recipe of deepspeed" in said
+    assert "builddoctor build deepspeed --trace" in said
+    assert "builddoctor recipe from-trace" in said
+    assert main(["plan", "deepsped"]) == 89
+    assert "did you mean deepspeed?" in capsys.readouterr().err
+
+
+def test_other_architectures_are_said_and_widen_the_ranges(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A recipe for sm_100 is a rough guide to sm_120."""
+    path = str(put(shelf, "x", engine()))
+    ranges = []
+    for arch in ("sm_100", "sm_120"):
+        assert main(["plan", path, "--arch", arch, "--on", "dgx-h100", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        ranges.append(told["makespan_range_s"]["high"])
+    assert any("sm_120" in words for words in told["differs"])
+    assert ranges[1] > ranges[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--on", "no-such-machine"], 81),
+        (["--cores", "-1"], 64),
+        (["--cores", "1000000"], 64),
+        (["--memory", "much"], 64),
+        (["--arch", "sm_1"], 64),
+    ],
+)
+def test_what_cannot_be_is_refused(shelf: Path, arguments: list[str], code: int) -> None:
+    """With the exit code of its class."""
+    assert main(["plan", str(put(shelf, "x", small())), *arguments]) == code
+
+
+def test_no_name_and_no_file_are_refused(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty name; a recipe's file that is not there."""
+    assert main(["plan", " "]) == 64
+    assert main(["plan", "no/such.toml"]) == 89
+
+
+def test_the_page_or_json_goes_to_a_file(shelf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With -o; stdout stays empty."""
+    path = str(put(shelf, "x", small()))
+    assert main(["plan", path, "--cores", "2", "--memory", "2GiB", "-o", str(tmp_path / "p.txt")]) == 0
+    assert "builddoctor build small" in (tmp_path / "p.txt").read_text()
+    assert main(["plan", path, "--cores", "2", "--memory", "2GiB", "--json", "-o", str(tmp_path / "p.json")]) == 0
+    assert json.loads((tmp_path / "p.json").read_text())["project"] == "small"
+    assert capsys.readouterr().out == ""
+    assert main(["plan", path, "-o", str(tmp_path / "no" / "p")]) == 76

@@ -1,0 +1,163 @@
+"""The catalogue of texts: every entry finds what it says it finds, and nothing else in the catalogue finds it too."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from builddoctor.core.verdict import Fix, Verdict, Weight
+from builddoctor.diagnose.catalogue import Entry, check, load_catalogue, load_groups
+from builddoctor.diagnose.log_scanner import Scanner
+from support.patterns import needs_one_of, runs_away
+
+CATALOGUE = load_catalogue()
+BY_NAME = {entry.name: entry for entry in CATALOGUE}
+
+SMALL = Entry(
+    name="a-text",
+    verdict=Verdict.PARALLEL,
+    weight=Weight.SAYS,
+    pattern=r"^gone: (?P<what>\w{1,20})",
+    triggers=("gone: ",),
+    versions="all",
+    cause="It went.",
+    source="measured",
+    example="gone: there",
+    group="here",
+)
+
+LINES = [(entry.name, line) for entry in CATALOGUE for line in (entry.example, *entry.also)]
+
+
+def found_in(text: str) -> list[str]:
+    scanner = Scanner(CATALOGUE)
+    scanner.feed(text.encode() + b"\n")
+    return [finding.entry for finding in scanner.finish().findings]
+
+
+def named(name: str) -> Entry:
+    return BY_NAME[name]
+
+
+def test_there_are_as_many_texts_as_promised_and_each_group_has_some() -> None:
+    """At least 75, in at least ten groups with a title of their own."""
+    groups = load_groups()
+    assert sum(len(entries) for _, entries in groups) == len(CATALOGUE) >= 75
+    assert len({title for title, _ in groups}) == len(groups) >= 10
+    assert all(entries for _, entries in groups)
+
+
+@pytest.mark.parametrize(("name", "line"), LINES, ids=[f"{name}-{place}" for place, (name, _) in enumerate(LINES)])
+def test_every_example_is_found_by_its_own_entry_and_no_other(name: str, line: str) -> None:
+    """Two entries for one line would be two causes for one failure."""
+    before = "nvcc -c x.cu\n" if named(name).after else ""
+    assert found_in(before + line) == [name]
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
+def test_a_text_that_a_pattern_finds_holds_one_of_its_triggers(entry: Entry) -> None:
+    """Proven from the pattern: otherwise a long log would hide what a short one shows."""
+    assert needs_one_of(entry.pattern, entry.triggers)
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
+def test_no_pattern_can_run_away(entry: Entry) -> None:
+    """No repeat without a bound inside another or beside one that takes the same characters."""
+    assert runs_away(entry.pattern) is None
+    assert runs_away(entry.after) is None
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
+def test_an_entry_says_what_a_person_needs(entry: Entry) -> None:
+    """A cause in one sentence, versions, a source; a fix for all that has a cause."""
+    assert entry.cause.endswith(".")
+    assert entry.cause.count(". ") == 0
+    assert entry.versions
+    assert entry.source
+    assert entry.fixes or entry.verdict is None
+    assert all(fix.text and fix.text[0].islower() and not fix.text.endswith(".") for fix in entry.fixes)
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
+def test_fixes_that_change_nothing_come_first(entry: Entry) -> None:
+    """What changes the binary is never advised before what does not, other than where nothing else is left."""
+    changes = [fix.changes_binary for fix in entry.fixes]
+    if entry.verdict in (Verdict.PARALLEL, Verdict.RLIMIT, Verdict.DISK_FULL, Verdict.SCHEDULER_KILL, Verdict.OOMD):
+        assert changes == sorted(changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"name": "A text"}, "a name is"),
+        ({"verdict": None}, "has no verdict"),
+        ({"weight": Weight.TRAILS}, "has no verdict"),
+        ({"pattern": "^gone: ("}, "no pattern"),
+        ({"pattern": "^lost"}, "does not find"),
+        ({"pattern": "(?i)^gone: "}, "case is told apart"),
+        ({"triggers": ()}, "a trigger is"),
+        ({"triggers": ("go",)}, "a trigger is"),
+        ({"triggers": ("lost",)}, "no trigger is in"),
+        ({"also": ("lost: there",)}, "does not find"),
+        ({"unlike": ("gone: away",)}, "its pattern finds"),
+    ],
+)
+def test_an_entry_that_cannot_be_relied_upon_is_refused(changes: dict[str, object], why: str) -> None:
+    """Loading says which entry, and why."""
+    check(SMALL)
+    with pytest.raises(ValueError, match=re.escape("here: ")) as caught:
+        check(msgspec.structs.replace(SMALL, **changes))
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # Words of sources, options, file names and documents.
+        "[3/9] nvcc -c src/oom_killer.cu -o oom_killer.o",
+        "tests/test_out_of_memory.py::test_killed PASSED",
+        "g++ -Wno-error=deprecated -Werror=return-type -c x.cpp",
+        "x.cpp:3:1: warning: 'out of memory' is not handled [-Wunused]",
+        "   12 |   throw std::bad_alloc(); // out of memory: Killed",
+        "If the build is Killed, the machine ran out of memory: lower MAX_JOBS.",
+        "-- Looking for pthread_create in pthreads - not found",
+        "-- Could NOT find MPI (missing: MPI_C_FOUND)",
+        "-- Check for working CUDA compiler: /usr/local/cuda/bin/nvcc - skipped",
+        "Submodule path 'third_party/cutlass': checked out '76c96b0be35cb263debe3e3d8418b80911a544ab'",
+        "fatal: not a git repository (or any of the parent directories): .git",
+        # What looks like a cause and is none.
+        "slurmstepd: error: Step 12.0 hit memory limit at least once during execution. This may or may not",
+        "slurmstepd: error: Exceeded job memory limit at some point.",
+        "nvcc warning : incompatible redefinition for option 'threads', the last value of this option was used",
+        "ptxas info    : Used 240 registers, 576 bytes cmem[0]",
+        "ptxas warning : Stack size for entry function cannot be statically determined",
+        '            "OOMKilled": false,',
+        "earlyoom: mem avail: 21790 of 23909 MiB (91.14%), swap free: 0 of 0 MiB (0.00%)",
+        "error_handling.cpp.o",
+        "[100%] Built target error",
+    ],
+)
+def test_ordinary_lines_are_in_no_entry(line: str) -> None:
+    """Words alone say nothing."""
+    assert found_in(line) == []
+
+
+def test_a_bare_word_of_the_shell_says_more_after_a_compile_line() -> None:
+    """dash prints only Killed: after a line of nvcc's it was a phase of it, otherwise anything."""
+    assert found_in("/usr/local/cuda/bin/nvcc -c x.cu -o x.o\nKilled") == ["nvcc-step-killed"]
+    assert found_in("./run-tests.sh\nKilled") == ["shell-killed"]
+    assert found_in("nvcc -c x.cu\n" + "ok\n" * 9 + "Killed") == ["shell-killed"]
+
+
+def test_fixes_may_be_shared() -> None:
+    """An entry that names another has its fixes."""
+    assert named("cudafe-killed").fixes == named("nvcc-phase-killed").fixes != ()
+    assert all(isinstance(fix, Fix) for entry in CATALOGUE for fix in entry.fixes)
+
+
+def test_entries_that_say_the_cause_come_before_those_that_hint_at_it() -> None:
+    """The first that finds a line has it."""
+    weights = [entry.weight for entry in CATALOGUE]
+    assert weights == sorted(weights, key=[Weight.SAYS, Weight.HINTS, Weight.TRAILS].index)

@@ -1,0 +1,297 @@
+"""Why something failed, from its log alone: which line counts, how sure one may be, and what is said of the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from builddoctor.core.verdict import Diagnosis, Verdict
+from builddoctor.core.word import Confidence
+from builddoctor.diagnose.log_facts import what_document
+from support.told import explain
+
+NVCC = (
+    "/usr/local/cuda/bin/nvcc --threads {threads} -O3 -std=c++17 -gencode arch=compute_90,code=sm_90 -x cu -c {source}"
+)
+SIGNAL_9 = "nvcc error   : '{tool}' died due to signal 9 (Kill signal)"
+STOPPED = "ninja: build stopped: subcommand failed."
+TOP = "    PID USER      PR  NI    VIRT    RES    SHR S  %CPU  %MEM     TIME+ COMMAND"
+
+
+def told(*lines: str) -> Diagnosis:
+    return explain(["\n".join(lines).encode() + b"\n"]).diagnosis
+
+
+def edge(
+    *said: str, source: str = "/src/gelu.cu", threads: int = 1, status: str = "[12/45]", code: str = ""
+) -> list[str]:
+    failed = f"FAILED: {code}CMakeFiles/te.dir/gelu.cu.o"
+    return [f"{status} Building CUDA object", failed, NVCC.format(threads=threads, source=source), *said]
+
+
+def top(gib: float, tool: str = "cudafe++") -> str:
+    return f" 911842 user      20   0  {gib + 0.1:.1f}g {gib:.1f}g   3072 R 100.0   8.4  18:51.20 {tool}"
+
+
+def commands(verdict: Diagnosis) -> str:
+    return " ".join(fix.command for fix in verdict.fixes)
+
+
+# -- the seed ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.trap(36)
+def test_the_seeds_case_is_a_runaway() -> None:
+    """One unit, MAX_JOBS=1, cudafe++ growing without plateau: fewer jobs cannot help, the toolchain comes first."""
+    lines = [
+        "MAX_JOBS=1 NVTE_BUILD_THREADS_PER_JOB=1 python3 setup.py bdist_wheel",
+        TOP,
+        *map(top, (12.1, 62.1, 142.1)),
+    ]
+    verdict = told(*lines, *edge(SIGNAL_9.format(tool="cudafe++")), STOPPED)
+    assert (verdict.verdict, verdict.confidence) == (Verdict.RUNAWAY, Confidence.MEDIUM)
+    assert "Lowering MAX_JOBS cannot help" in verdict.why
+    assert verdict.died == "cudafe++ of /src/gelu.cu"
+    assert verdict.fixes[0].text.startswith("another minor version of nvcc")
+    assert "builddoctor trace repro" in commands(verdict)
+    assert "MAX_JOBS" not in commands(verdict)
+    assert any("from 12.1 GiB to 142.1 GiB" in line for line in verdict.evidence)
+    assert any("MAX_JOBS=1" in line for line in verdict.evidence)
+
+
+@pytest.mark.parametrize(
+    "words", ["memory of cudafe++ keeps growing until the kill", "RES grows continuously, there is no plateau"]
+)
+def test_growth_in_words_counts_as_growth(words: str) -> None:
+    """Who asks for help writes what they saw in top."""
+    verdict = told("MAX_JOBS=1 pip install .", words, *edge("Killed"))
+    assert verdict.verdict == Verdict.RUNAWAY
+    assert any(words in line for line in verdict.evidence)
+
+
+def test_a_process_that_grows_before_anything_failed_is_said_to() -> None:
+    """Only a table of processes: nothing died yet, and 142 GiB of cudafe++ need no more proof."""
+    verdict = told(TOP, top(142.1), top(149.5))
+    assert (verdict.verdict, verdict.died) == (Verdict.RUNAWAY, "")
+
+
+# -- killed, and a log to say so ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "status", "verdict", "confidence"),
+    [
+        ([], "[12/45]", Verdict.PARALLEL, Confidence.LOW),
+        (["MAX_JOBS=16 pip install ."], "[12/45]", Verdict.PARALLEL, Confidence.MEDIUM),
+        ([], "[41/66 r7]", Verdict.PARALLEL, Confidence.MEDIUM),
+        ([], "[41/66 r1]", Verdict.TOO_BIG, Confidence.MEDIUM),
+        (["MAX_JOBS=1 pip install ."], "[12/45]", Verdict.TOO_BIG, Confidence.MEDIUM),
+        (["Running: cmake --build . --parallel 1"], "[12/45]", Verdict.TOO_BIG, Confidence.MEDIUM),
+        (["MAX_JOBS=8 pip install .", "MAX_JOBS=1 pip install ."], "[12/45]", Verdict.TOO_BIG, Confidence.MEDIUM),
+    ],
+)
+def test_what_a_log_shows_of_company_decides(before: list[str], status: str, verdict: str, confidence: str) -> None:
+    """Jobs that were asked for, the last time; edges in flight, as ninja counts them. Text alone is never sure."""
+    said = told(*before, *edge(SIGNAL_9.format(tool="cicc"), status=status), STOPPED)
+    assert (said.verdict, said.confidence) == (verdict, confidence)
+
+
+def test_several_kills_are_company() -> None:
+    """Two edges died of it: more than one ran."""
+    said = told(*edge(SIGNAL_9.format(tool="cicc")), *edge(SIGNAL_9.format(tool="ptxas"), source="/src/b.cu"))
+    assert (said.verdict, said.confidence) == (Verdict.PARALLEL, Confidence.MEDIUM)
+
+
+def test_who_sent_the_kill_stays_open() -> None:
+    """A SIGKILL has no sender: the alternatives stand in the evidence."""
+    assert any("dmesg" in line for line in told(*edge(SIGNAL_9.format(tool="cicc"))).evidence)
+
+
+def test_the_kernels_line_makes_it_sure() -> None:
+    """The same kill, with the kernel's report in the same text."""
+    kernel = [
+        "[1.000000] memory: usage 8388608kB, limit 8388608kB, failcnt 9",
+        "[1.000000] [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name",
+        "[1.000000] [     11]     0    11   900000   700000    40960        0             0 cicc",
+        "[1.000000] [     12]     0    12   900000   700000    40960        0             0 cicc",
+        "[1.000000] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/j,task_memcg=/j,task=cicc,pid=11",
+        "[1.000000] Memory cgroup out of memory: Killed process 11 (cicc) total-vm:3600000kB, anon-rss:2800000kB",
+    ]
+    said = told(*edge(SIGNAL_9.format(tool="cicc")), STOPPED, *kernel)
+    assert (said.verdict, said.confidence) == (Verdict.PARALLEL, Confidence.HIGH)
+    assert "2 large compilers" in said.why
+
+
+def test_a_kernels_kill_of_somebody_else_does_not_explain_a_missing_header() -> None:
+    """An old kill in the same text: the step that failed says itself why."""
+    killed = "[1.000000] Out of memory: Killed process 11 (chrome) total-vm:9kB, anon-rss:900000kB, file-rss:0kB"
+    said = told(killed, *edge("/src/gelu.cu:3:10: fatal error: cudnn.h: No such file or directory"))
+    assert said.verdict == Verdict.TOOLCHAIN
+
+
+# -- which line counts -------------------------------------------------------------------------------------------
+
+
+def test_the_first_failing_step_is_the_cause() -> None:
+    """What fails after it is mostly collateral."""
+    first = edge("nvcc fatal   : Unsupported gpu architecture 'compute_120'")
+    said = told(*first, *edge(SIGNAL_9.format(tool="cicc")), *edge(SIGNAL_9.format(tool="cicc")), STOPPED)
+    assert (said.verdict, said.confidence) == (Verdict.TOOLCHAIN, Confidence.HIGH)
+    assert "compute_120" in said.evidence[0]
+
+
+def test_what_says_it_beats_what_hints_at_it() -> None:
+    """A status of 137 stands first, and fits several causes; the line after names one."""
+    said = told(*edge(SIGNAL_9.format(tool="ptxas"), code="[code=137] "))
+    assert said.evidence[0].endswith("died due to signal 9 (Kill signal)")
+
+
+def test_a_trailer_is_never_a_cause() -> None:
+    """Only what comes after any failure: unknown, with the lines that the log ends with, and no guess."""
+    said = told("weird tool: frobnication impossible", "make: *** [Makefile:3: all] Error 3", STOPPED)
+    assert (said.verdict, said.confidence) == (Verdict.UNKNOWN, Confidence.LOW)
+    assert any("frobnication impossible" in line for line in said.evidence)
+
+
+def test_evidence_quotes_line_and_text() -> None:
+    """The number is the line's in the file."""
+    said = told("one", "two", *edge("nvcc fatal   : Unsupported gpu architecture 'compute_120'"))
+    assert said.evidence[0] == "line 6: nvcc fatal   : Unsupported gpu architecture 'compute_120'"
+
+
+# -- silence -----------------------------------------------------------------------------------------------------
+
+
+def test_silence_of_nvcc_with_threads_has_two_causes() -> None:
+    """255 and no text: killed for memory, or TMPDIR full. Both are named, and how to tell them apart."""
+    said = told(*edge(threads=4, code="[code=255] "), STOPPED)
+    assert (said.verdict, said.cause) == (Verdict.UNKNOWN, "silent-255")
+    assert "killed for memory, or TMPDIR was full" in said.why
+    assert "oom_kill" in commands(said)
+    assert "df -h" in commands(said)
+
+
+def test_255_with_a_text_is_no_silence() -> None:
+    """With --threads a phase's own words still count."""
+    said = told(*edge("x.ii: fatal error: when writing output to /tmp/x.ii: No space left on device", threads=4,
+                      code="[code=255] "))  # fmt: skip
+    assert said.verdict == Verdict.DISK_FULL
+
+
+# -- nothing to explain ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ["all is fine"],
+        ["[45/45] Linking CXX shared library libte.so", "Successfully built te"],
+        [*edge(SIGNAL_9.format(tool="cicc")), "again with fewer jobs", "Successfully built te"],
+        ["Successfully built te", "slurmstepd: error: Step 1.0 hit memory limit at least once during execution."],
+        ["# Out of memory", "", "If you see `Killed`, use fewer jobs:", "", "- `MAX_JOBS=2`", "", "Killed"],
+        ["configure:12: gcc -c conftest.c", "conftest.c:1:10: fatal error: nope.h: No such file or directory",
+         "configure: creating ./config.status"],
+    ],
+)  # fmt: skip
+def test_a_text_without_a_failure_has_no_verdict(lines: list[str]) -> None:
+    """Success, documentation, what configure tries out, and Slurm's remark about a full page cache."""
+    verdict = told(*lines)
+    assert verdict.verdict is None
+    assert verdict.why
+    assert verdict.fixes == []
+
+
+# -- the GPU's memory, and the host's in a training --------------------------------------------------------------
+
+GPU_OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 194.00 MiB. GPU 1 has a total capacity of 139.81 "
+    "GiB of which 153.19 MiB is free. Process 4788 has 139.64 GiB memory in use."
+)
+
+
+def test_the_traceback_around_a_gpus_message_is_read() -> None:
+    """The frames before it show that a graph of the backward pass was captured."""
+    lines = ["Traceback (most recent call last):", '  File "g.py", line 1, in make_graphed_callables']
+    said = told("epoch 1", *lines, "    grads = torch.autograd.grad(", GPU_OOM)
+    assert (said.verdict, said.cause) == (Verdict.GPU_OOM, "gpu-graph-capture")
+    assert "GPU 1" in said.died
+
+
+def test_frames_of_an_earlier_traceback_do_not_count() -> None:
+    """Capture failed and was caught; what ran out later is another matter."""
+    earlier = ["Traceback (most recent call last):", "  in make_graphed_callables", "ValueError: shapes"]
+    said = told(*earlier, "Traceback (most recent call last):", "  in forward", GPU_OOM)
+    assert said.cause == "gpu-capacity"
+
+
+def test_a_message_that_was_broken_into_lines_is_put_together() -> None:
+    """A terminal of 80 columns, and the bars of a box."""
+    words = GPU_OOM.split(" ")
+    said = told(*("│ " + " ".join(words[at : at + 9]) + " │" for at in range(0, len(words), 9)))
+    assert said.verdict == Verdict.GPU_OOM
+    assert any("139.8 GiB" in line for line in said.evidence)
+
+
+def test_other_ranks_follow_the_first() -> None:
+    """Eight ranks fail alike: one verdict, and the number of the others."""
+    said = told(*(f"[rank{rank}]: {GPU_OOM}" for rank in range(8)))
+    assert any(line.startswith("7 more such messages") for line in said.evidence)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["RuntimeError: DataLoader worker (pid 19597) is killed by signal: Killed."],
+        ["torchrun --nproc_per_node 8 train.py", "epoch 3 loss: 1.25", "Killed"],
+        ["exitcode  : -9 (pid: 412)"],
+    ],
+)
+def test_the_hosts_memory_in_a_training_is_told_from_the_gpus(lines: list[str]) -> None:
+    """A kill without a traceback: fewer workers, and no word of batches' size or of builds."""
+    said = told(*lines)
+    assert said.verdict == Verdict.PARALLEL
+    assert "not the GPU's" in said.why
+    assert "dmesg" in said.fixes[0].command
+    assert "builddoctor run" not in commands(said)
+
+
+def test_ways_out_stand_once() -> None:
+    """Those of the text and those of the verdict, none twice."""
+    for lines in (
+        ["Killed"],
+        [SIGNAL_9.format(tool="cicc")],
+        ["a.cu:1:10: fatal error: cudnn.h: No such file or directory"],
+    ):
+        fixes = told(*edge(*lines)).fixes
+        assert fixes
+        assert len({fix.text for fix in fixes}) == len(fixes)
+        given = [fix.command for fix in fixes if fix.command]
+        assert len(set(given)) == len(given)
+
+
+# -- texts that are no logs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        ("<!doctype html>\n<p>Killed</p>", "a web page"),
+        ("commit 9a0c11f2\nAuthor: a\n\n    c++: fatal error: Killed signal", "a history of changes"),
+        ("jobs:\n  build:\n    runs-on: x\n    steps:\n      - run: make", "a workflow's file"),
+        ("docs/a.md:1:Killed\ndocs/b.md:2:Killed", "a search through files"),
+        ("import re\nKILLED = 'Killed'", "a source"),
+        ("# FAQ\n\n- `Killed`\n- fewer jobs", "a document"),
+    ],
+)
+def test_texts_about_failures_are_known_by_their_beginning(head: str, kind: str) -> None:
+    """Nothing died in them, whatever they quote."""
+    assert what_document(head) == kind
+    assert kind in told(head).why
+
+
+@pytest.mark.parametrize(
+    "line", ["FAILED: a.o", "[3/9] nvcc a.cu", "Traceback (most recent call last):", "[ 40%] Building CUDA object"]
+)
+def test_a_report_that_holds_a_log_is_a_log(line: str) -> None:
+    """An issue has headings and lists as well; its log is what counts."""
+    assert what_document(f"# It fails\n\n- `MAX_JOBS=2`\n- 16 GB\n\n{line}\nKilled\n") == ""

@@ -1,0 +1,75 @@
+"""The recipes that come with builddoctor: every number in them is made again from the measured phases beside them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from builddoctor.core.phase import PhaseKind
+from builddoctor.recipes.recipe_file import read_recipe
+from builddoctor.recipes.recipe_text import dump
+from support.measured_rows import read_rows
+
+ROOT = Path(__file__).resolve().parents[3]
+RECIPES = ROOT / "recipes"
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from shipped_recipes import SHIPPED, Made, make  # noqa: E402
+
+NAMES = [made.name for made in SHIPPED]
+
+
+def test_no_file_is_there_that_is_made_of_nothing() -> None:
+    """And none is missing; of the data neither."""
+    assert sorted(path.stem for path in RECIPES.glob("*.toml")) == sorted(NAMES)
+    assert sorted(path.stem for path in (RECIPES / "data").glob("*.csv")) == sorted({made.data for made in SHIPPED})
+
+
+@pytest.mark.parametrize("made", SHIPPED, ids=NAMES)
+def test_a_recipe_is_what_its_data_say(made: Made) -> None:
+    """Byte for byte; and it reads back as it was made."""
+    path = RECIPES / f"{made.name}.toml"
+    assert path.read_text(encoding="utf-8") == dump(make(made, RECIPES / "data"))
+    assert read_recipe(path).project.name == read_rows(RECIPES / "data" / f"{made.data}.csv").remark("project")
+
+
+@pytest.mark.parametrize("made", SHIPPED, ids=NAMES)
+def test_no_number_is_invented(made: Made) -> None:
+    """Each peak and time of each phase is one that was measured, or the middle of two."""
+    rows = read_rows(RECIPES / "data" / f"{made.data}.csv").phases
+    peaks, times = (
+        {round(figure, places) for figure in figures}
+        for figures, places in (([row.peak_mib for row in rows], 1), ([row.cpu_s for row in rows], 3))
+    )
+    runs = len({row.run for row in rows})
+    for unit in read_recipe(RECIPES / f"{made.name}.toml").units:
+        for phase in unit.phases:
+            if runs == 1:
+                assert phase.peak_mib in peaks
+                assert phase.cpu_s in times
+            assert (phase.high_mib or phase.peak_mib) in peaks
+            assert (phase.high_s or phase.cpu_s) in times
+
+
+@pytest.mark.parametrize("made", SHIPPED, ids=NAMES)
+def test_what_was_derived_or_emulated_says_so(made: Made) -> None:
+    """A recipe with one derived phase is derived; one of emulated tools is for their processor."""
+    recipe = read_recipe(RECIPES / f"{made.name}.toml")
+    derived = any(phase.provenance == "derived" for unit in recipe.units for phase in unit.phases)
+    assert derived == (recipe.origin.provenance == "derived") == bool(made.how)
+    assert (recipe.origin.provenance == "emulated") == (recipe.fingerprint.host_arch == "aarch64")
+    assert recipe.origin.how
+
+
+@pytest.mark.parametrize("made", SHIPPED, ids=NAMES)
+def test_every_architecture_of_a_recipe_is_compiled_for(made: Made) -> None:
+    """By every unit of CUDA code; a unit may be compiled for one more, as its project wants it."""
+    recipe = read_recipe(RECIPES / f"{made.name}.toml")
+    assert recipe.fingerprint.archs
+    for unit in recipe.units:
+        if unit.archs:
+            compiled = {phase.arch for phase in unit.phases if phase.kind is PhaseKind.CICC}
+            assert compiled == set(unit.archs), unit.place
+            assert compiled >= set(recipe.fingerprint.archs), unit.place

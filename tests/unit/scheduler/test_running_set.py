@@ -1,0 +1,117 @@
+"""How fast a running phase is taken to grow, and what all running phases add up to."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from builddoctor.core.phase import Estimate, Phase, PhaseKind
+from builddoctor.scheduler.running_set import Running, RunningSet, risk_share
+from unit.builders import phase
+
+
+def watched(looks: list[tuple[float, float]], *, peak_mib: float = 200.0, spread_mib: float = 50.0) -> Running:
+    """A phase that was admitted at 100 s; ``looks``: (seconds since, MiB)."""
+    estimate = Estimate(peak_mib=peak_mib, spread_mib=spread_mib, source="told")
+    run = Running(phase=phase(1), estimate=estimate, admitted_at_s=100.0, alone=False, budget_mib=3000.0)
+    for number, (after_s, rss_mib) in enumerate(looks):
+        run.sampled(rss_mib, 100.0 + after_s, number)
+    return run
+
+
+def test_what_a_front_end_takes_at_its_start_is_a_burst() -> None:
+    """Looks 80 ms apart, as in a build of the example: 128 MiB came between two of them."""
+    run = watched([(0.085, 19.5), (0.167, 147.8)])
+    assert run.growth_mib_s == pytest.approx(147.8 / 0.167)
+    assert not run.too_fast
+    assert run.growth_within_mib(0.5) == pytest.approx(250.0 - 147.8)
+
+
+def test_a_hog_is_known_at_its_second_look() -> None:
+    """2 GB/s, at 20 looks a second."""
+    run = watched([(0.05, 100.0), (0.1, 200.0)])
+    assert run.growth_mib_s == pytest.approx(2000.0)
+    assert run.too_fast
+    assert run.growth_within_mib(0.5) == pytest.approx(1000.0)
+
+
+def test_looks_that_are_far_enough_apart_tell_growth_by_themselves() -> None:
+    """It rested, and grows now: the rest says nothing about how fast."""
+    run = watched([(1.0, 100.0), (2.0, 100.0), (2.1, 180.0)])
+    assert run.growth_mib_s == pytest.approx(800.0)
+
+
+def test_a_hog_that_rested_is_known_at_its_second_look_as_well() -> None:
+    """The first is too near to the last one of the rest, and with the one before that it falls into the rest."""
+    looks = [(1.0, 100.0), (2.0, 100.0), (2.05, 200.0), (2.1, 300.0), (2.15, 400.0)]
+    assert not watched(looks[:3]).too_fast
+    assert watched(looks[:4]).too_fast
+    assert watched(looks).growth_mib_s == pytest.approx(2000.0)
+
+
+def test_two_looks_at_one_moment_are_one() -> None:
+    """What a phase held when it was first seen is no growth of the moment after."""
+    run = watched([(0.0, 50.0), (0.0, 90.0), (0.007, 90.0)])
+    assert run.growth_mib_s == 0.0
+
+
+def test_a_moment_is_no_time_to_tell_growth_from() -> None:
+    """A look 7 ms after the start sees 100 MiB: that is not 14 GB/s."""
+    assert watched([(0.007, 100.0)]).growth_mib_s == pytest.approx(100.0 / 0.09)
+
+
+EVENNESS = {kind: place / 10 for place, kind in enumerate(PhaseKind)}
+
+
+def running(phase_id: int, kind: PhaseKind = PhaseKind.CICC, *, alone: bool = False) -> Running:
+    return Running(
+        phase=Phase(phase_id=phase_id, unit_id=f"u{phase_id}", kind=kind, source="a.cu"),
+        estimate=Estimate(peak_mib=100.0 + phase_id, spread_mib=30.0 + phase_id / 7, source="test"),
+        admitted_at_s=0.0,
+        alone=alone,
+        budget_mib=9000.0,
+    )
+
+
+def test_the_sum_is_that_of_all_that_run_whatever_came_and_went() -> None:
+    """Not one bit is lost by adding and taking off, in any order; evenness changes on the way."""
+    chance, runs, kinds = random.Random(1), RunningSet(), list(PhaseKind)
+    for number in range(500):
+        runs.start(running(number, kinds[number % len(kinds)]))
+        if chance.random() < 0.7:
+            runs.end(chance.choice(list(runs)))
+        for run in runs.values():
+            runs.sampled(run, chance.choice((run.rss_mib, 300.0 * chance.random())), float(number), number)
+        even = EVENNESS if number % 50 < 25 else dict.fromkeys(kinds, 0.0)
+        load = runs.load(even.__getitem__)
+        assert (load.count, load.killing) == (len(runs), False)
+        assert load.expected_mib == sum(run.expected_mib for run in runs.values())
+        risks_mib = [risk_share(even[run.phase.kind]) * run.spread_mib for run in runs.values()]
+        assert load.risk_mib == math.sqrt(sum(each**2 for each in risks_mib))
+    assert len(runs) > 100
+
+
+def test_a_kill_is_under_way_until_the_phase_has_ended() -> None:
+    runs = RunningSet()
+    runs.start(running(1))
+    runs.start(running(2))
+    assert runs.kill(2) is runs[2]
+    assert runs[2].killed
+    assert runs.load(EVENNESS.__getitem__).killing
+    assert runs.end(1) is not None
+    assert runs.killing
+    assert runs.end(2) is not None
+    assert not runs.killing
+    assert runs.end(2) is None
+
+
+@pytest.mark.parametrize("more", [1, 3])
+def test_who_ran_alone_has_company_now(more: int) -> None:
+    runs, first = RunningSet(), running(1, alone=True)
+    runs.start(first)
+    assert first.alone
+    for phase_id in range(2, 2 + more):
+        runs.start(running(phase_id))
+    assert not any(run.alone for run in runs.values())

@@ -1,0 +1,122 @@
+"""In which order phases start, what is kept for whom, and what many of them may need together."""
+
+from __future__ import annotations
+
+import pytest
+
+from builddoctor.core.events import Admit, Decision, Fact, PhaseAsked, ShareSettled, TimePassed
+from builddoctor.core.phase import Estimate, Phase, PhaseKind
+from builddoctor.scheduler.running_set import RISK
+from builddoctor.scheduler.scheduler import DRAIN_AFTER_S, LINGER_S, Scheduler
+from builddoctor.scheduler.wait_queue import FAR, NEAR
+from support.schedulers import handle, scheduler_of
+from unit.builders import TableEstimator, asked, ended, phase
+
+
+class SpreadEstimator(TableEstimator):
+    """Half of each bound is spread."""
+
+    def estimate(self, phase: Phase) -> Estimate:
+        bound = self.reserve_mib[phase.phase_id]
+        return Estimate(peak_mib=bound / 2, spread_mib=bound / 2, source="table")
+
+
+def feed(scheduler: Scheduler, event: Fact, now_s: float = 0.0) -> list[Decision]:
+    """Hand in an event; the invariants must hold after it."""
+    actions = handle(scheduler, event, now_s)
+    scheduler.check()
+    return actions
+
+
+def admitted(actions: list[Decision]) -> list[int]:
+    return [action.phase_id for action in actions if isinstance(action, Admit)]
+
+
+def ask(phase_id: int, unit_id: str, kind: PhaseKind = PhaseKind.CICC) -> PhaseAsked:
+    return PhaseAsked(phase=phase(phase_id, kind, unit_id=unit_id))
+
+
+def test_the_places_beyond_cores_are_for_short_phases() -> None:
+    """They fill gaps between the phases of others; a long one would take a core from those that run."""
+    table = TableEstimator(dict.fromkeys(range(1, 5), 10.0), {1: 60.0, 2: 60.0, 3: 60.0, 4: 1.0})
+    scheduler = scheduler_of(table, slots=3, cores=2, budget_mib=1000)
+    assert [admitted(feed(scheduler, asked(each))) for each in (1, 2, 3, 4)] == [[1], [2], [], [4]]
+
+
+def test_a_place_is_kept_for_the_next_phase_of_a_more_urgent_unit() -> None:
+    """Between two phases it asks again in some 30 ms; what is less urgent does not take its place and memory."""
+    table = TableEstimator({1: 600, 2: 500, 3: 10, 4: 600}, {1: 50.0, 2: 5.0, 3: 5.0, 4: 40.0})
+    scheduler = scheduler_of(table, slots=2, budget_mib=1000)
+    feed(scheduler, ask(1, "urgent", PhaseKind.CUDAFE))
+    feed(scheduler, ask(3, "small"))
+    feed(scheduler, ask(2, "other"))
+    assert admitted(feed(scheduler, ended(1), 1.0)) == []
+    assert admitted(feed(scheduler, ask(4, "urgent"), 1.03)) == [4]
+
+
+def test_a_kept_place_is_given_up_when_nobody_asks() -> None:
+    """After a quarter of a second the unit has nothing more to compile."""
+    table = TableEstimator({1: 600, 2: 500, 3: 10}, {1: 50.0, 2: 5.0, 3: 5.0})
+    scheduler = scheduler_of(table, slots=2, budget_mib=1000)
+    feed(scheduler, ask(1, "urgent", PhaseKind.CUDAFE))
+    feed(scheduler, ask(3, "small"))
+    feed(scheduler, ask(2, "other"))
+    assert admitted(feed(scheduler, ended(1), 1.0)) == []
+    assert admitted(feed(scheduler, TimePassed(), 1.0 + LINGER_S / 2)) == []
+    assert admitted(feed(scheduler, TimePassed(), 1.0 + 2 * LINGER_S)) == [2]
+
+
+@pytest.mark.parametrize("kind", [PhaseKind.HOST, PhaseKind.LINK])
+def test_nothing_is_kept_after_a_units_last_phase(kind: PhaseKind) -> None:
+    """After the host compile nobody asks."""
+    table = TableEstimator({1: 600, 2: 500, 3: 10}, {1: 50.0, 2: 5.0, 3: 5.0})
+    scheduler = scheduler_of(table, slots=2, budget_mib=1000)
+    feed(scheduler, ask(1, "urgent", kind))
+    feed(scheduler, ask(3, "small"))
+    feed(scheduler, ask(2, "other"))
+    assert admitted(feed(scheduler, ended(1), 1.0)) == [2]
+
+
+def test_a_kept_place_does_not_hold_up_a_build_of_which_nothing_runs() -> None:
+    """On one core the place of a more urgent unit is all there is; the next in line is beyond this build's share."""
+    table = TableEstimator({1: 100, 2: 500, 3: 10}, {1: 50.0, 2: 9.0, 3: 5.0})
+    scheduler = scheduler_of(table, slots=1, budget_mib=1000)
+    feed(scheduler, ask(1, "urgent", PhaseKind.CUDAFE))
+    feed(scheduler, ask(2, "large"))
+    feed(scheduler, ask(3, "small"))
+    feed(scheduler, ShareSettled(lease_mib=200))
+    assert admitted(feed(scheduler, ended(1), 1.0)) == [3]
+
+
+def test_spreads_add_by_their_squares() -> None:
+    """Nine phases of 100 to 200 MiB do not all take 200: 900 and most of the root of nine squares are set aside."""
+    scheduler = scheduler_of(SpreadEstimator(dict.fromkeys(range(1, 10), 200.0)), slots=16, budget_mib=900 + RISK * 300)
+    for phase_id in range(1, 10):
+        feed(scheduler, asked(phase_id))
+    assert scheduler.running == 9
+    assert scheduler.committed_mib == pytest.approx(900 + RISK * 300)
+
+
+def test_memory_does_not_drain_to_what_waits_for_its_turn() -> None:
+    """A small phase at the end of the line waits long by right: what is before it goes on."""
+    table = TableEstimator({1: 500, 2: 600, 3: 700, 4: 400}, {1: 90.0, 2: 1.0, 3: 80.0, 4: 70.0})
+    scheduler = scheduler_of(table, slots=8, budget_mib=1000)
+    feed(scheduler, ask(1, "a"))
+    feed(scheduler, ask(2, "b"))
+    feed(scheduler, ask(3, "c"), DRAIN_AFTER_S)
+    assert admitted(feed(scheduler, ask(4, "d"), DRAIN_AFTER_S + 1)) == [4]
+
+
+def test_a_question_is_no_turn_of_the_others() -> None:
+    """Who waited before is not looked at for it, and a long line is gone through in turn by passes alone."""
+    count = NEAR + 3 * FAR
+    scheduler = scheduler_of(
+        TableEstimator({1: 900.0} | dict.fromkeys(range(2, count + 3), 200.0)), slots=8, budget_mib=1000
+    )
+    for each in range(1, count + 2):
+        feed(scheduler, asked(each))
+    before = [each.phase.phase_id for each in scheduler.queue.in_turn()]
+    feed(scheduler, asked(count + 2))
+    after = [each.phase.phase_id for each in scheduler.queue.in_turn()]
+    assert after[:NEAR] == before[:NEAR]
+    assert after[NEAR] == before[-1] + 1
