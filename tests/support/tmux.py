@@ -58,6 +58,11 @@ class Tmux:
     def resize(self, columns: int, rows: int) -> None:
         self._run("resize-window", "-x", str(columns), "-y", str(rows))
 
+    def tell_size(self, columns: int, rows: int) -> None:
+        """What programs are told of the size, which stays as it is."""
+        tty = self._run("display-message", "-p", "#{pane_tty}").strip()
+        subprocess.run(["stty", "-F", tty, "cols", str(columns), "rows", str(rows)], check=True)
+
     def screen(self) -> list[str]:
         """The lines one sees, without blanks at their ends; empty ones at the foot left out."""
         return self._run("capture-pane", "-p").rstrip("\n").split("\n")

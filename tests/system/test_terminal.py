@@ -343,6 +343,22 @@ def test_another_size_in_the_middle(program: Program, tmux: Tmux) -> None:
     assert "GiB budget" not in everything
 
 
+def test_a_terminal_narrower_than_it_said_yet(program: Program, tmux: Tmux) -> None:
+    """It tells its size some time after that changed, over ssh a round trip: what is drawn till then leaves nothing."""
+    _, _, script = waiting_build(program)
+    tmux.resize(40, 20)
+    tmux.type("clear; stty cols 100 rows 30; " + command(program, "sh", "-c", f"echo begins; {script}", options=SMALL))
+    tmux.wait_for(lambda text: "\njobs      now 1" in text)
+    wait_for_ticks(program, 4)
+    tmux.tell_size(40, 20)
+    tmux.wait_for(functools.partial(running_within, columns=40))
+    lines = "\n".join(tmux.everything())
+    assert lines.count("\nunits ") == 1, lines
+    (program.folder / "done").touch()
+    tmux.wait_for_prompt()
+    assert "units " not in "\n".join(tmux.everything())
+
+
 def test_a_terminal_that_is_stopped_does_not_stop_the_supervisor(program: Program, tmux: Tmux) -> None:
     """Ctrl-S while the build floods: memory is looked at all the same; after Ctrl-Q nothing is missing."""
     tmux.type("clear; stty ixon; " + command(program, "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done; seq 60000"))

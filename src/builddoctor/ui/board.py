@@ -51,6 +51,9 @@ HIDE_CURSOR = b"\x1b[?25l"
 SHOW_CURSOR = b"\x1b[?25h"
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"
 """Terminals that know them show what lies between at once; others pass over them."""
+CUT, WRAP = b"\x1b[?7l", b"\x1b[?7h"
+"""What becomes of a line that is too long. A terminal that just became narrower, and has not told us yet (ssh, tmux),
+would put a line of the board into two rows, and we would lose our place."""
 _CLEAR_LINE = b"\x1b[K"
 _CLEAR_BELOW = b"\x1b[J"
 _RESET = b"\x1b[0m"
@@ -287,7 +290,7 @@ class Painter:
         old, self._shown = self._shown, list(lines)
         if not lines:
             return before + _CLEAR_BELOW
-        pieces = [BEGIN, before]
+        pieces = [BEGIN, before, CUT]
         at = 0
         for row, line in enumerate(lines):
             last = row == len(lines) - 1
@@ -297,7 +300,7 @@ class Painter:
             pieces.append(b"\n" * (row - at) + (b"\r" if row > at else b""))
             at = row
             pieces += [line, _CLEAR_BELOW if last else _CLEAR_LINE, b"\r"]
-        pieces += [f"\x1b[{at}A".encode() if at else b"", END]
+        pieces += [f"\x1b[{at}A".encode() if at else b"", WRAP, END]
         return b"".join(pieces)
 
 
