@@ -64,7 +64,7 @@ class ThrashRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     idle_s: float = 60.0
     """refaults count when the limit has been reached, and no phase has ended, for this long"""
     high_headroom_share: float = 0.03
-    """at ``memory.high``: less is left than this share of it"""
+    """at a limit: less is left than this share of it"""
     high_growth_share: float = 0.02
     """and in ``stall_s`` the phases grew by less than this share of it"""
     high_events: int = 3

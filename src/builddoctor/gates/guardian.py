@@ -96,7 +96,7 @@ class Guardian:
     def lock_pages(self) -> None:
         """Keep the guardian's pages in memory, and this process's, as far as RLIMIT_MEMLOCK allows.
 
-        Where ``memory.high`` throttles, the kernel drops the pages of programs over and over, and reads them in again.
+        At a limit of cgroup v2 the kernel drops the pages of programs over and over, and reads them in again.
         """
         guardian_program.lock_pages()  # type: ignore[no-untyped-call]
         self._send(guardian_program.LOCK_PAGES)

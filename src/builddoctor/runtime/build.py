@@ -24,6 +24,7 @@ import builddoctor
 from builddoctor.core.board import BoardState
 from builddoctor.core.errors import BuildLostError, TraceError
 from builddoctor.core.events import TRACE_SCHEMA, BuildEnded, BuildResult, Event, Header, Note, NoteLevel, Summary
+from builddoctor.core.limits import LevelKind
 from builddoctor.core.request import RunRequest
 from builddoctor.core.settings import SchedulerSettings
 from builddoctor.core.units import printable
@@ -423,8 +424,10 @@ class _Build:
         return observe
 
     def _stay_resident(self, guardian: Guardian) -> None:
-        """Under a ``memory.high`` we would be held back with the build: each page dropped is one to wait for."""
-        if any(level.throttles for level in self.prepared.reading.levels):
+        """At a limit of cgroup v2 the kernel drops the pages of programs before it kills (at ``memory.high`` it never
+        kills), and reads them in again: without this, ours too. With cc1plus at 702 MiB of a ``memory.max`` of 700, one
+        look at memory was made in 80 s, and SIGTERM was not heard for 200."""
+        if any(level.throttles or level.kind is LevelKind.CGROUP_V2 for level in self.prepared.reading.levels):
             guardian.lock_pages()
 
     async def _converse(self, connection: Connection) -> None:

@@ -144,7 +144,7 @@ class Scheduler:
         self._thrash_state = ThrashState.NONE
         self._high = HighWatch(settings.thrash)
         self._throttled: Throttled | None = None
-        self._high_is_set = self._at_high = False
+        self._high_is_set = self._at_limit = False
         self._said_stalled = False
         self._ungated = UngatedPauses()
         self._ungated_since_s = 0.0
@@ -226,8 +226,8 @@ class Scheduler:
 
     @property
     def starved(self) -> bool:
-        """The build hangs for memory, or is at ``memory.high``: no process can be expected to end by itself soon."""
-        return self._thrash_state is ThrashState.ACT or self._at_high
+        """The build hangs for memory, or is at its limit: no process can be expected to end by itself soon."""
+        return self._thrash_state is ThrashState.ACT or self._at_limit
 
     @property
     def paused(self) -> frozenset[tuple[int, int]]:
@@ -508,7 +508,8 @@ class Scheduler:
         self._thrash_state = self._thrash.look(event, ended=self._ended, running=running)
         self._throttled = self._high.look(event, ended=self._ended, running=running)
         self._high_is_set = event.high is not None
-        self._at_high = event.high is not None and is_at(event.high, self._settings.thrash)
+        at_high = event.high is not None and is_at(event.high, self._settings.thrash)
+        self._at_limit = at_high or event.headroom_share < self._settings.thrash.high_headroom_share
         if self._thrash_state is not ThrashState.ACT or self._said_stalled:
             return []
         self._said_stalled = True

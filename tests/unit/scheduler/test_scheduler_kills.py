@@ -355,9 +355,13 @@ def test_of_several_phases_stuck_at_memory_high_one_is_run_again_alone() -> None
 
 @pytest.mark.trap(8)
 def test_what_is_ended_with_the_build_is_not_run_again() -> None:
-    """At memory.high a signal ends all phases at once, since none would end by itself; elsewhere they are asked."""
+    """At a limit a signal ends all phases at once, since none would end by itself; elsewhere they are asked."""
     scheduler = running({1: 100, 2: 100})
+    feed(scheduler, PressureSampled(headroom_share=0.1), 20.0)
     assert of_kind(feed(scheduler, Interrupted(signal=15), 20.0), Kill) == []
+    scheduler = running({1: 100, 2: 100})
+    feed(scheduler, PressureSampled(headroom_share=0.01), 20.0)
+    assert len(of_kind(feed(scheduler, Interrupted(signal=15), 21.0), Kill)) == 2
     scheduler = running({1: 100, 2: 100})
     pressure = PressureSampled(headroom_share=-0.01, some_s=0.0, high_events=1, high=HIGH, held_mib=790)
     feed(scheduler, pressure, 20.0)
