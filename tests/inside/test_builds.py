@@ -13,9 +13,10 @@ from support.memcg import MIB, memory_cgroup
 from support.program import Program
 from support.stand_ins import HOG, stand_in
 
-pytestmark = [pytest.mark.machines("v2", "old", "next", "newest"), pytest.mark.trap(8)]
+pytestmark = pytest.mark.machines("v2", "old", "next", "newest")
 
 
+@pytest.mark.trap(8)
 @pytest.mark.parametrize("throttled", [False, True])
 def test_its_own_pages_stay_in_memory(program: Program, throttled: bool) -> None:
     """The kernel drops pages of programs before it kills at memory.max, and instead at memory.high: not ours."""
