@@ -33,7 +33,16 @@ class Verdict(Word):
     NOT_REDOABLE = "not-redoable"
     """killed for memory, and it reads or writes a pipe"""
     TOOLCHAIN = "toolchain"
+    """compilers, toolkits, architectures, and what others' libraries and headers lack"""
+    PYTHON_ENV = "python-env"
+    """Python's packages and interpreter: isolation of builds, versions, wheels that do not fit each other"""
+    NETWORK = "network"
+    """a download"""
     SOURCE = "source"
+    PLATFORM = "platform"
+    """a system, processor or GPU that the project does not support"""
+    NOT_A_BUILD = "not-a-build"
+    """a program that runs failed, a training, a server: nothing was built"""
     GPU_OOM = "gpu-oom"
     """the GPU's memory: no failure of a build"""
     UNKNOWN = "unknown"
@@ -48,7 +57,7 @@ class Verdict(Word):
 
 
 class Weight(Word):
-    """What a known line of a log is worth, the most first."""
+    """What a known line of a log is worth; of what fits a line, the first counts."""
 
     SAYS = "says"
     """the text alone tells the cause"""
@@ -56,10 +65,12 @@ class Weight(Word):
     """it fits several causes"""
     TRAILS = "trails"
     """it comes after any failure, and is never a cause"""
+    SHOWS = "shows"
+    """an error in a tool's own words, which the catalogue knows nothing more of"""
 
     @property
     def rank(self) -> int:
-        """0 for the most telling."""
+        """0 for the most particular."""
         return list(Weight).index(self)
 
 
@@ -69,12 +80,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     entry: str
     """the entry's name"""
     verdict: Verdict | None
-    """what it speaks for; None for ``trails``"""
+    """what it speaks for; None for ``shows`` and ``trails``"""
     weight: Weight
     line: int
     """from 1"""
     text: str
-    """the line: without colours and prefixes of CI, what looks like a credential masked, at most 400 characters"""
+    """the line: without colours and prefixes of CI, what looks like a credential masked, at most 400 characters; with
+    the lines of its message where it goes on under itself"""
     captured: tuple[tuple[str, str], ...] = ()
     """named groups of the pattern: name and text"""
 
@@ -101,6 +113,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     cause: str = ""
     """what it was in particular: the name of an entry in the catalogue of texts, ``gcc-too-new``; empty without one"""
+    root: str = ""
+    """the first error of the innermost layer that failed, as the build printed it, with its line; empty without one"""
     evidence: list[str] = []
     fixes: list[Fix] = []
     """cheapest and least intrusive first"""

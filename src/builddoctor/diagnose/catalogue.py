@@ -8,13 +8,32 @@ whenever it is loaded. Does *not* cover: looking for them in a log (``diagnose.l
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 
 import msgspec
 
+from builddoctor.core.units import shell_word
 from builddoctor.core.verdict import Fix, Verdict, Weight
+from builddoctor.core.word import Word
 from builddoctor.diagnose.log_lines import text_of
+
+
+class Layer(Word):
+    """Who prints an error: the innermost one knows most of it."""
+
+    TOOL = "tool"
+    """a compiler, a linker, git, a package manager"""
+    SCRIPT = "script"
+    """what starts tools: CMake's files, Python's exceptions"""
+    DRIVER = "driver"
+    """what only says that something failed: make, ninja"""
+
+    @property
+    def rank(self) -> int:
+        """0 for the innermost."""
+        return list(Layer).index(self)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,18 +42,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: str
     """in small letters, with hyphens; a verdict names its cause by it"""
     verdict: Verdict | None = None
-    """what it speaks for; None for what is never a cause"""
+    """what it speaks for; None for what names no cause, or is never one"""
     weight: Weight
     pattern: str
     """searched in a cleaned line (``diagnose.log_lines``): no colours, no prefixes of CI, no indentation"""
     triggers: tuple[str, ...]
     """of these, every line that the pattern finds holds at least one: what a long log is searched for first"""
+    layer: Layer = Layer.TOOL
+    """of what prints it"""
+    goes_on: bool = False
+    """its message is in the lines below, up to an empty one"""
     after: str = ""
     """a second pattern, that one of the few lines before must have"""
     versions: str
     """of what it is a text"""
     cause: str
-    """one sentence"""
+    """one sentence. ``@name@``, here and in fixes, stands for what the pattern's group of that name found"""
     fixes: tuple[Fix, ...] = ()
     """cheapest and least intrusive first"""
     fixes_of: str = ""
@@ -58,7 +81,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @lru_cache(maxsize=1)
 def load_catalogue() -> tuple[Entry, ...]:
-    """All entries: those that say the cause first, then those that hint at it, then those that trail any failure.
+    """All entries: those that say the cause first, those that hint at it, those that trail any failure, other errors.
 
     Raises ValueError for an entry that cannot be relied upon: a name twice, a pattern that does not match its own
     example, a trigger that is not in it.
@@ -70,6 +93,31 @@ def load_catalogue() -> tuple[Entry, ...]:
 def entry_of(name: str) -> Entry | None:
     """What the catalogue has under a name; None for an entry that is no longer, or not yet, in it."""
     return _by_name().get(name)
+
+
+def cause_of(entry: Entry, captured: Iterable[tuple[str, str]]) -> str:
+    """The cause in this case, without the full stop."""
+    return _filled(entry.cause, dict(captured)).rstrip(".")
+
+
+def fixes_of(entry: Entry, captured: Iterable[tuple[str, str]], known: Mapping[str, str]) -> list[Fix]:
+    """The entry's fixes with what was found in place of ``@name@``, or else what is ``known`` of the build under that
+    name. Those with a blank that nothing fills are left out: nobody can follow them."""
+    given = {name: value for name, value in captured if value}
+    found = {**known, **given}
+    quoted = {**known, **{name: shell_word(value) for name, value in given.items()}}
+    return [
+        msgspec.structs.replace(fix, text=_filled(fix.text, found), command=_filled(fix.command, quoted))
+        for fix in entry.fixes
+        if all(found.get(name) for name in BLANK.findall(fix.text + fix.command))
+    ]
+
+
+BLANK = re.compile(r"@(\w+)@")
+
+
+def _filled(text: str, found: Mapping[str, str]) -> str:
+    return BLANK.sub(lambda blank: found.get(blank[1]) or "…", text)
 
 
 @lru_cache(maxsize=1)
@@ -123,8 +171,8 @@ def check(entry: Entry) -> None:
 
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry.name):
         refuse("a name is small letters, digits and hyphens")
-    if (entry.verdict is None) != (entry.weight == Weight.TRAILS):
-        refuse("what trails a failure has no verdict, and everything else has one")
+    if (entry.verdict is None) != (entry.weight in (Weight.SHOWS, Weight.TRAILS)):
+        refuse("what says a cause or hints at it has a verdict, and what has no verdict names no cause")
     if not entry.triggers or not all(len(trigger.encode()) >= SHORTEST_TRIGGER for trigger in entry.triggers):
         refuse(f"a trigger is {SHORTEST_TRIGGER} bytes or more")
     try:

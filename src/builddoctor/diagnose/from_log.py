@@ -6,7 +6,8 @@ counts, for what comes later mostly follows from it. The kernel's report goes be
 without it: too many, one too large, or one without end; a process of a training rather than of a build.
 Does *not* cover: opening files (``cli.explain``), builds that left a trace (``diagnose.from_trace``).
 
-Nothing known in a log that failed is ``unknown``, with its last lines that matter; a log of no failure has no verdict.
+Whatever is said, the root line is shown: the first error of the innermost layer that failed. Where its cause is not
+known the verdict is ``unknown``, with that line; a log of no failure has no verdict.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ import msgspec
 from builddoctor.core.units import format_mib
 from builddoctor.core.verdict import Diagnosis, Finding, Fix, Verdict, Weight
 from builddoctor.core.word import Confidence
-from builddoctor.diagnose.catalogue import entry_of, load_catalogue
+from builddoctor.diagnose.catalogue import cause_of, entry_of, fixes_of, load_catalogue
 from builddoctor.diagnose.gpu_memory import GpuOom, judge_gpu
 from builddoctor.diagnose.kernel_log import FEWER_CANNOT, is_compiler, judge_kernel
 from builddoctor.diagnose.log_facts import Growth, LogFacts, Survey
 from builddoctor.diagnose.log_lines import Blocks
 from builddoctor.diagnose.log_scanner import Reading, Scanner, failure
-from builddoctor.diagnose.remedies import ladder
+from builddoctor.diagnose.remedies import ladder, values
 from builddoctor.diagnose.remedy_facts import RemedyFacts
 
 
@@ -95,6 +96,9 @@ WENT_ON = re.compile(
 )
 """printed after an error that did not stop the build"""
 
+OF_STEPS = frozenset(("make-failed", "ninja-failed"))
+"""trailers that name the step; others say less"""
+
 LAST_WORDS = 3
 ENDS_BADLY = re.compile(r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with code (?!0\b)\d|\bAborted\b")
 
@@ -110,6 +114,14 @@ MATTERS = re.compile(
 def judge_text(reading: Reading, facts: LogFacts) -> Diagnosis:
     """The verdict of a whole log."""
     cause = _cause(reading, facts)
+    told = _judge(reading, facts, cause)
+    if told.verdict is None or told.root:
+        return told
+    root = root_line(reading, facts, cause)
+    return told if root is None else msgspec.structs.replace(told, root=_quoted(root))
+
+
+def _judge(reading: Reading, facts: LogFacts, cause: Finding | None) -> Diagnosis:
     if facts.document:
         return _nothing(f"it is {facts.document}: it speaks of failures, and none happened in it")
     kernel = judge_kernel(facts.kernel, facts.jobs)
@@ -139,19 +151,41 @@ def _nothing(why: str) -> Diagnosis:
 
 def _cause(reading: Reading, facts: LogFacts) -> Finding | None:
     """The finding that is the cause: of the first failing step, what says it, else what hints at it; else of any."""
+    for among in _by_step(reading, facts):
+        for weight in (Weight.SAYS, Weight.HINTS):
+            found = next((each for each in among if each.weight == weight), None)
+            if found is not None:
+                return _sender(found, reading.findings)
+    return None
+
+
+def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Finding | None:
+    """The first error of the innermost layer that failed: what says the cause, else an error in a tool's own words,
+    else what make or ninja say of their step. None where the log has no such line."""
+    if cause is not None and cause.weight is Weight.SAYS:
+        return cause
+    for among in _by_step(reading, facts):
+        errors = [each for each in among if each.weight in (Weight.HINTS, Weight.SHOWS)]
+        if errors:
+            return min(errors, key=lambda each: (_layer(each), each.line))
+    trails = [each for each in reading.findings if each.weight is Weight.TRAILS]
+    return min(trails, key=lambda each: (each.entry not in OF_STEPS, each.line), default=None)
+
+
+def _layer(finding: Finding) -> int:
+    entry = entry_of(finding.entry)
+    return 0 if entry is None else entry.layer.rank
+
+
+def _by_step(reading: Reading, facts: LogFacts) -> tuple[list[Finding], ...]:
+    """Findings of the first step that failed, those from there on, all."""
     begin = 1
     if reading.failing is not None:
         begin = reading.failing if _is_ninja(reading, facts) else max(1, reading.failing - LINES_BEFORE_STEP)
     end = facts.failed[1].line if len(facts.failed) > 1 and _is_ninja(reading, facts) else reading.lines + 1
     findings = [each for each in reading.findings if not TRIED_OUT.search(each.text)]
-    of_step = [each for each in findings if begin <= each.line < end]
     after = [each for each in findings if each.line >= begin]
-    for among in (of_step, after, findings):
-        for weight in (Weight.SAYS, Weight.HINTS):
-            found = next((each for each in among if each.weight == weight), None)
-            if found is not None:
-                return _sender(found, findings)
-    return None
+    return [each for each in after if each.line < end], after, findings
 
 
 def _sender(found: Finding, findings: Sequence[Finding]) -> Finding:
@@ -199,7 +233,7 @@ def _of_text(reading: Reading, facts: LogFacts, cause: Finding) -> Diagnosis:
     tool = dict(cause.captured).get("tool", "")
     verdict: Verdict = cause.verdict or Verdict.UNKNOWN
     confidence = _confidence(reading, cause)
-    why = entry.cause.rstrip(".") if entry is not None else "a text that is known"
+    why = cause_of(entry, cause.captured) if entry is not None else "a text that is known"
     evidence = [_quoted(cause)]
     known = remedy_facts(facts, tool=tool, text=cause.text)
     if verdict is Verdict.PARALLEL:
@@ -259,7 +293,7 @@ def _finished(told: Diagnosis, known: RemedyFacts, cause: Finding | None) -> Dia
     """With its ways out: those of the line that says it where it has any; they know more than the verdict does."""
     entry = entry_of(cause.entry) if cause is not None else None
     fits = entry is not None and entry.verdict == told.verdict and told.verdict not in OF_COMPANY
-    own = entry.fixes if entry is not None and fits else ()
+    own = fixes_of(entry, cause.captured, values(known)) if entry is not None and cause is not None and fits else ()
     return msgspec.structs.replace(told, fixes=ladder(told.verdict, known, own=own))
 
 
@@ -276,18 +310,20 @@ def _of_kernel(kernel: tuple[Diagnosis, RemedyFacts], facts: LogFacts, cause: Fi
 
 def _of_nothing_known(reading: Reading, facts: LogFacts) -> Diagnosis:
     trails = [each for each in reading.findings if each.weight is Weight.TRAILS]
+    root = root_line(reading, facts, None)
     if reading.failing is None and not _ends_badly(reading, trails):
         if (grown := _growing(facts)) is not None:
             return grown
         why = "nothing in it says that anything failed" if reading.lines else "it is empty"
         return Diagnosis(verdict=None, confidence=Confidence.MEDIUM, died="", why=why)
-    shown = _last_that_matter(reading)
+    said = f"the build itself says: {root.text}" if root is not None else "no line of it says why"
     return Diagnosis(
         verdict=Verdict.UNKNOWN,
         confidence=Confidence.LOW,
         died=f"the step of line {reading.failing}" if reading.failing is not None else "something in this log",
-        why="no line of it is a text that is known: what it ends with says more than a guess would",
-        evidence=[*(_quoted(each) for each in trails[:1]), *shown],
+        why=said,
+        root="" if root is None else _quoted(root),
+        evidence=_last_that_matter(reading),
         fixes=ladder(Verdict.UNKNOWN, remedy_facts(facts)),
     )
 

@@ -36,6 +36,9 @@ MOST_COUNTED = 1000
 LINES_BEFORE = 6
 """lines in which what must stand before (``Entry.after``) is looked for"""
 
+MESSAGE_LINES, MESSAGE_BYTES = 5, 2048
+"""of a message that goes on below its first line (``Entry.goes_on``), as CMake's"""
+
 TAIL = 40
 LONGEST_SHOWN = 400
 
@@ -138,7 +141,8 @@ class Scanner:
                 if known.count < MOST_COUNTED and (match := known.pattern.search(text)):
                     if known.after and not self._preceded(known.after, block, start):
                         continue
-                    found += known.took(_finding(known.entry, match, line, text))
+                    message = _message(block, start) if known.entry.goes_on else ""
+                    found += known.took(_finding(known.entry, match, line, f"{text} {message}".rstrip()))
                     if known.count == MOST_COUNTED:
                         self._forget(place)
                     break
@@ -190,6 +194,15 @@ class _Known:
             return []
         self.kept.append(finding)
         return [finding]
+
+
+def _message(block: bytes, start: int) -> str:
+    """What stands under a line, up to an empty one."""
+    below = block[block.index(b"\n", start) + 1 :][:MESSAGE_BYTES].split(b"\n")[:MESSAGE_LINES]
+    texts = [text_of(line) for line in below]
+    first = next((place for place, text in enumerate(texts) if text), len(texts))
+    last = next((place for place, text in enumerate(texts) if not text and place > first), len(texts))
+    return " ".join(texts[first:last])
 
 
 def _finding(entry: Entry, match: re.Match[str], line: int, text: str) -> Finding:

@@ -13,7 +13,7 @@ from builddoctor.core.events import BuildResult, OutputFinding, SceneMoment, Sce
 from builddoctor.core.evidence import Folder, Group, ProcessLimits, Scene
 from builddoctor.core.phase import Outcome
 from builddoctor.core.verdict import Verdict, Weight
-from builddoctor.diagnose.catalogue import entry_of
+from builddoctor.diagnose.catalogue import cause_of, entry_of
 from builddoctor.diagnose.kernel_log import KernelLog, OomReport
 from builddoctor.trace.report import Attempt, PhaseRow, TraceReport
 
@@ -316,6 +316,6 @@ def _as_printed(said: OutputFinding) -> Printed:
         text=said.text,
         line=said.line,
         stream=said.stream,
-        cause="" if entry is None else entry.cause,
+        cause="" if entry is None else cause_of(entry, said.captured.items()),
         captured=tuple(said.captured.items()),
     )

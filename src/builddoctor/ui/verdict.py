@@ -33,7 +33,11 @@ IN_WORDS: dict[Verdict, str] = {
     Verdict.SCHEDULER_KILL: "killed by the scheduler",
     Verdict.NOT_REDOABLE: "killed for memory, and it cannot be run again",
     Verdict.TOOLCHAIN: "the toolchain",
+    Verdict.PYTHON_ENV: "Python's packages",
+    Verdict.NETWORK: "a download",
     Verdict.SOURCE: "the source, or what it needs",
+    Verdict.PLATFORM: "a system that is not supported",
+    Verdict.NOT_A_BUILD: "a program that ran, no build",
     Verdict.GPU_OOM: "the GPU's memory, not the host's",
     Verdict.UNKNOWN: "the cause is not known",
 }
@@ -45,13 +49,13 @@ def explain_page(name: str, verdict: Diagnosis, *, lines: int, width: int) -> li
         where = f" in {plural(lines, 'line')}" if lines else ""
         head = f"· {name}: nothing to explain{where}"
         return [Text(keep_start(head, width), style="bold"), *labelled("why", verdict.why, width)]
-    words = IN_WORDS[verdict.verdict]
-    head = f"✗ {name}: {words} ({verdict.verdict}, {verdict.confidence} confidence)"
+    sure = f"{verdict.verdict}, {verdict.confidence} confidence"
     return [
-        *wrapped_title(head, width),
-        *labelled("died", verdict.died, width, "bold red"),
-        *labelled("why", verdict.why, width),
+        *wrapped_title(f"✗ {verdict.why}", width),
         *labelled("next", verdict.fixes[0].text if verdict.fixes else "", width),
+        *labelled("said", verdict.root, width),
+        *labelled("died", verdict.died, width, "bold red"),
+        *labelled("cause", f"{IN_WORDS[verdict.verdict]} ({sure}), by {name}", width),
         *fix_lines(verdict, width),
         *evidence_lines(verdict, width),
     ]

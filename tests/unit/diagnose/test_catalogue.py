@@ -160,4 +160,4 @@ def test_fixes_may_be_shared() -> None:
 def test_entries_that_say_the_cause_come_before_those_that_hint_at_it() -> None:
     """The first that finds a line has it."""
     weights = [entry.weight for entry in CATALOGUE]
-    assert weights == sorted(weights, key=[Weight.SAYS, Weight.HINTS, Weight.TRAILS].index)
+    assert weights == sorted(weights, key=list(Weight).index)
