@@ -92,12 +92,9 @@ HARMLESS = re.compile(r"hit memory(?:\+swap)? limit at least once")
 
 WENT_ON = re.compile(
     r"^-- (?:Build files have been written|Generating done)|^config(?:ure|\.status): creating "
-    r"|^Your branch is up to date|^Already on "
+    r"|^Your branch is up to date|^Already on |\(ignored\)$"
 )
 """printed after an error that did not stop the build"""
-
-OF_STEPS = frozenset(("make-failed", "ninja-failed"))
-"""trailers that name the step; others say less"""
 
 LAST_WORDS = 3
 ENDS_BADLY = re.compile(r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with code (?!0\b)\d|\bAborted\b")
@@ -169,7 +166,7 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
         if errors:
             return min(errors, key=lambda each: (_layer(each), each.line))
     trails = [each for each in reading.findings if each.weight is Weight.TRAILS]
-    return min(trails, key=lambda each: (each.entry not in OF_STEPS, each.line), default=None)
+    return min(trails, key=lambda each: (_layer(each), each.line), default=None)
 
 
 def _layer(finding: Finding) -> int:
@@ -320,7 +317,7 @@ def _of_nothing_known(reading: Reading, facts: LogFacts) -> Diagnosis:
     return Diagnosis(
         verdict=Verdict.UNKNOWN,
         confidence=Confidence.LOW,
-        died=f"the step of line {reading.failing}" if reading.failing is not None else "something in this log",
+        died=f"the step of line {reading.failing}" if reading.failing is not None else "",
         why=said,
         root="" if root is None else _quoted(root),
         evidence=_last_that_matter(reading),
@@ -335,6 +332,7 @@ def _ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
     bad = [number for number, text in numbered if wrong.is_it(text) and not HARMLESS.search(text)]
     bad += [number for number, text in numbered[-LAST_WORDS:] if ENDS_BADLY.search(text)]
     bad += [trail.line for trail in trails]
+    bad += [each.line for each in reading.findings if each.weight is Weight.SHOWS]
     went_on = max((number for number, text in numbered if WENT_ON.search(text)), default=0)
     return max(bad, default=0) > went_on
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -104,7 +105,8 @@ class Lines:
 class Blocks:
     """Whole lines in blocks of about one size, whatever the chunks were, without the sequences of terminals.
 
-    What stands near a line is in the same block in every reading.
+    What stands near a line is in the same block in every reading. What some program put in front of every line is taken
+    off by what the lines have in common; ``text_of`` takes off what is known.
     """
 
     def __init__(self) -> None:
@@ -123,7 +125,7 @@ class Blocks:
         self._waiting, self._waiting_bytes = [data[whole:]], len(data) - whole
         for start in range(0, whole, BLOCK):
             if block := self._lines.feed(data[start : start + BLOCK]):
-                yield without_sequences(block)
+                yield unwrapped(without_sequences(block))
 
     def rest(self) -> Iterator[bytes]:
         """What is left; a last line without an end gets one. Nothing can be fed after it."""
@@ -131,7 +133,7 @@ class Blocks:
         rest = self._lines.rest()
         for block in (last, rest if not rest or rest.endswith(b"\n") else rest + b"\n"):
             if block:
-                yield without_sequences(block)
+                yield unwrapped(without_sequences(block))
 
 
 def _all_shortened(whole: bytes) -> bytes:
@@ -174,7 +176,8 @@ _PREFIXES = (
     r"::(?:error|warning|notice|debug)(?: [^:]{0,300})?::",
     # BuildKit: the step, the seconds; its summary of a failed step leaves out the step
     r"#\d{1,4} (?:\d{1,6}\.\d{1,4} )?",
-    r"\d{1,6}\.\d{3,4} ",
+    # four digits in all, and more from a thousand seconds on
+    r"(?:\d\.\d{3}|\d\d\.\d\d|\d{3,6}\.\d|\d{1,6}\.\d{3,4}) ",
     r"=> => # ",
     r"\[Container\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? ",
     # docker compose; a number instead of a name would be a line of source that gcc shows
@@ -197,6 +200,62 @@ _PREFIXES = (
 )
 _PREFIX = re.compile("|".join(_PREFIXES))
 MOST_PREFIXES = 6
+
+
+LEARNED_FROM = 200
+"""lines at the beginning of a block, and as many at its end"""
+LONGEST_WRAPPING = 80
+WRAPPED_SHARE = 0.8
+"""of the lines that are not empty: the others were printed beside"""
+LEAST_NAMED = 5
+"""lines that say so where what is in front ends like the name of a program"""
+LEAST_TIMED = 2
+"""lines that say so where there is a time in it: what a logger writes"""
+
+_MARK = re.compile(r"[|\]>)}»] |\ds |: ")
+_TIME = re.compile(r"\d\d:\d\d")
+_NO_WRAPPING = re.compile(
+    r"(?i)error|fatal|warning|note:|fail|kill|abort|traceback|file|cannot|undefined|\.\w{1,4}[:(]\d|^\[ *\d+[/%]|^-- "
+    r"|^[\w./+-]*(?:make|ninja|ld|gcc|g\+\+|clang|clang\+\+|cc1plus|nvcc|ptxas|cicc|cmake|configure|collect\d|conda|pip|cargo)\b"
+)
+
+
+def unwrapped(block: bytes) -> bytes:
+    """A block without what its lines have in front (``wrapping_of``)."""
+    wrapping = wrapping_of(block)
+    return block if wrapping is None else wrapping.sub(b"", block)
+
+
+def wrapping_of(block: bytes) -> re.Pattern[bytes] | None:
+    """What lines of a block have in front beside what ``text_of`` knows: the same but for numbers, set off from the rest
+    by a mark, in most of them or with a time of day in it. None without such."""
+    first = block[: LONGEST_LINE * 4].split(b"\n", LEARNED_FROM)[:LEARNED_FROM]
+    last = block[-LONGEST_LINE * 4 :].rsplit(b"\n", LEARNED_FROM)[-LEARNED_FROM:]
+    lines = block.split(b"\n") if len(block) <= LONGEST_LINE else [*first, *last]
+    texts = [text for line in lines if (text := text_of(line))]
+    shapes = Counter(front for text in texts for front in set(_fronts(text)))
+    common = [front for front, count in shapes.items() if count >= _least(front, len(texts))]
+    if not common:
+        return None
+    fronts = "|".join(re.escape(each).replace("0", r"\d+") for each in sorted(common, key=len, reverse=True))
+    known = _PREFIX.pattern.replace(r"\ufeff", "\ufeff")
+    return re.compile(rf"(?m)^[ \t]*(?:(?:{known})[ \t]*){{0,{MOST_PREFIXES}}}(?:{fronts})".encode())
+
+
+def _least(front: str, lines: int) -> float:
+    """How many of so many lines have to begin so."""
+    if "0:0" in front:
+        return LEAST_TIMED
+    return max(LEAST_NAMED if front.endswith(": ") else LEAST_TIMED, WRAPPED_SHARE * lines)
+
+
+def _fronts(text: str) -> Iterator[str]:
+    """Beginnings of a line that end in a mark, numbers as 0."""
+    for mark in _MARK.finditer(text[:LONGEST_WRAPPING]):
+        front = text[: mark.end()]
+        if _NO_WRAPPING.search(front) and not _TIME.search(front):
+            return
+        yield re.sub(r"\d+", "0", front)
 
 
 def without_sequences(text: bytes) -> bytes:

@@ -202,7 +202,7 @@ def _message(block: bytes, start: int) -> str:
     texts = [text_of(line) for line in below]
     first = next((place for place, text in enumerate(texts) if text), len(texts))
     last = next((place for place, text in enumerate(texts) if not text and place > first), len(texts))
-    return " ".join(texts[first:last])
+    return " ".join(texts[first:last]).partition(" Call Stack (most recent call first)")[0]
 
 
 def _finding(entry: Entry, match: re.Match[str], line: int, text: str) -> Finding:
