@@ -23,7 +23,7 @@ KILLED = (
     "nvcc error   : 'cicc' died due to signal 9 (Kill signal)\n"
     "ninja: build stopped: subcommand failed.\n"
 )
-KEYS = {"verdict", "confidence", "evidence", "fixes", "died", "why", "cause", "lines", "file"}
+KEYS = {"verdict", "confidence", "evidence", "fixes", "root", "died", "why", "cause", "lines", "file"}
 
 
 def log(program: Program, text: str | bytes = KILLED, name: str = "build.log") -> str:
@@ -49,17 +49,32 @@ def piped(program: Program, data: bytes, *arguments: str) -> subprocess.Complete
     )
 
 
+def test_the_exit_code_says_whether_something_failed(program: Program) -> None:
+    """Only where that was asked for: scripts that show a verdict go on."""
+    assert program.run("explain", "--exit-code", log(program)).returncode == 1
+    assert program.run("explain", "--exit-code", log(program, "all is well\n")).returncode == 0
+    assert program.run("explain", log(program)).returncode == 0
+
+
+def test_an_annotation_of_github_is_one_line(program: Program) -> None:
+    done = program.run("explain", "--format", "github", log(program, "csrc/a.cpp:7:3: error: it's 100% wrong\n"))
+    assert done.stdout.startswith("::error file=csrc/a.cpp,line=7,title=")
+    assert done.stdout.count("\n") == 1
+    assert "100%25 wrong%0A- " in done.stdout
+
+
 def test_page_says_what_died_why_and_what_to_do(program: Program) -> None:
     """Verdict in a sentence, fixes numbered, each with its mark and its command on a line of its own; exit code 0."""
     done = program.run("explain", log(program))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0] == "✗ build.log: too many at once (parallel, medium confidence)"
-    assert lines[1] == "  died    cicc of /src/gelu.cu"
+    assert lines[0].startswith("✗ cicc was killed (SIGKILL), most likely for memory")
+    assert "  died    cicc of /src/gelu.cu" in lines
+    assert "  cause   too many at once (parallel, medium confidence), by build.log" in lines
     assert "what to do, cheapest first" in lines
     assert any(line.startswith("  1. ") for line in lines)
     assert "changes nothing in the binary" in done.stdout
-    assert "changes the binary" in done.stdout
+    assert "changes nothing in the binary" in done.stdout
     assert "  - line 4: nvcc error   : 'cicc' died due to signal 9 (Kill signal)" in lines
     assert any(line.strip().startswith("builddoctor run ") for line in lines)
 
@@ -84,7 +99,7 @@ def test_stdin_streams(program: Program) -> None:
     """``-``: a pipe is read to its end, and an empty one is no error."""
     done = piped(program, KILLED.encode())
     assert done.returncode == 0
-    assert "✗ stdin: too many at once" in done.stdout.decode()
+    assert "too many at once (parallel, medium confidence), by stdin" in done.stdout.decode()
     assert piped(program, b"").returncode == 0
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Protocol, cast
+from typing import Annotated, Literal, Protocol, cast
 
 import msgspec
 import typer
@@ -31,7 +31,7 @@ from builddoctor.core.units import MIB, escaped, shell_word
 from builddoctor.core.verdict import Diagnosis, Fix
 from builddoctor.diagnose.from_log import Explained, Explainer
 from builddoctor.trace.analysis import read_build
-from builddoctor.ui.verdict import explain_page
+from builddoctor.ui.verdict import explain_page, github_annotation
 
 PATIENCE_S = 2.0
 """of silence on a terminal, while a long log is read"""
@@ -63,9 +63,13 @@ class ExplainedFile(msgspec.Struct, frozen=True, kw_only=True):
     confidence: str
     evidence: list[str]
     fixes: list[Fix]
+    root: str
+    """the first error of the innermost layer that failed, as it was printed, with its line"""
     died: str
     why: str
+    """the sentence"""
     cause: str
+    """the name of the entry in the catalogue of texts (docs/reference/failure-texts.md); empty without one"""
     lines: int
     """of the text; 0 for a trace"""
     file: str
@@ -81,14 +85,25 @@ def explain(
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    format: Annotated[  # noqa: A002 - the option's name
+        Literal["text", "github"],
+        typer.Option("--format", help="`github`: an annotation, for a step of GitHub Actions after the build's."),
+    ] = "text",
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 1 where something failed, 0 where nothing did.")
+    ] = False,
 ) -> None:
     """Explain what failed and why, from any text: verdict, evidence, and fixes, cheapest first."""
     told = _trace(file) or _text(file)
     if json:
         print_data(json_text(_shown(file, told), pretty=True))
+    elif format == "github":
+        print_data(github_annotation(told.diagnosis))
     else:
         name = "stdin" if file == STDIN else escaped(file)
         print_page(explain_page(name, told.diagnosis, lines=told.lines, width=page_width()))
+    if exit_code and told.diagnosis.verdict is not None:
+        raise typer.Exit(1)
 
 
 def _trace(file: str) -> Explained | None:
@@ -143,6 +158,7 @@ def _shown(file: str, told: Explained) -> ExplainedFile:
         confidence=verdict.confidence,
         evidence=verdict.evidence,
         fixes=verdict.fixes,
+        root=verdict.root,
         died=verdict.died,
         why=verdict.why,
         cause=verdict.cause,

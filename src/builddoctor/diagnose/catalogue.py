@@ -120,6 +120,12 @@ def _filled(text: str, found: Mapping[str, str]) -> str:
     return BLANK.sub(lambda blank: found.get(blank[1]) or "…", text)
 
 
+def layer_of(name: str) -> int:
+    """Of the entry with that name: 0 for the innermost, and for an entry that is not in the catalogue."""
+    entry = entry_of(name)
+    return 0 if entry is None else entry.layer.rank
+
+
 @lru_cache(maxsize=1)
 def _by_name() -> dict[str, Entry]:
     return {entry.name: entry for entry in load_catalogue()}

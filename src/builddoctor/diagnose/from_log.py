@@ -20,7 +20,7 @@ import msgspec
 from builddoctor.core.units import format_mib
 from builddoctor.core.verdict import Diagnosis, Finding, Fix, Verdict, Weight
 from builddoctor.core.word import Confidence
-from builddoctor.diagnose.catalogue import cause_of, entry_of, fixes_of, load_catalogue
+from builddoctor.diagnose.catalogue import cause_of, entry_of, fixes_of, layer_of, load_catalogue
 from builddoctor.diagnose.gpu_memory import GpuOom, judge_gpu
 from builddoctor.diagnose.kernel_log import FEWER_CANNOT, is_compiler, judge_kernel
 from builddoctor.diagnose.log_facts import Growth, LogFacts, Survey
@@ -96,6 +96,9 @@ WENT_ON = re.compile(
 )
 """printed after an error that did not stop the build"""
 
+MOST_FIXES = 3
+"""the likeliest: who reads a log wants the next step"""
+
 LAST_WORDS = 3
 ENDS_BADLY = re.compile(r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with code (?!0\b)\d|\bAborted\b")
 
@@ -112,10 +115,11 @@ def judge_text(reading: Reading, facts: LogFacts) -> Diagnosis:
     """The verdict of a whole log."""
     cause = _cause(reading, facts)
     told = _judge(reading, facts, cause)
-    if told.verdict is None or told.root:
+    if told.verdict is None:
         return told
     root = root_line(reading, facts, cause)
-    return told if root is None else msgspec.structs.replace(told, root=_quoted(root))
+    line = "" if root is None else _quoted(root)
+    return msgspec.structs.replace(told, root=told.root or line, fixes=told.fixes[:MOST_FIXES])
 
 
 def _judge(reading: Reading, facts: LogFacts, cause: Finding | None) -> Diagnosis:
@@ -164,14 +168,9 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
     for among in _by_step(reading, facts):
         errors = [each for each in among if each.weight in (Weight.HINTS, Weight.SHOWS)]
         if errors:
-            return min(errors, key=lambda each: (_layer(each), each.line))
+            return min(errors, key=lambda each: (layer_of(each.entry), each.line))
     trails = [each for each in reading.findings if each.weight is Weight.TRAILS]
-    return min(trails, key=lambda each: (_layer(each), each.line), default=None)
-
-
-def _layer(finding: Finding) -> int:
-    entry = entry_of(finding.entry)
-    return 0 if entry is None else entry.layer.rank
+    return min(trails, key=lambda each: (layer_of(each.entry), each.line), default=None)
 
 
 def _by_step(reading: Reading, facts: LogFacts) -> tuple[list[Finding], ...]:

@@ -17,8 +17,8 @@ from builddoctor.core.evidence import Folder, Scene
 from builddoctor.core.units import format_clock, format_gib, format_mib, shell_word
 from builddoctor.core.verdict import Diagnosis, Fix, Verdict
 from builddoctor.core.word import Confidence
-from builddoctor.diagnose.catalogue import entry_of
-from builddoctor.diagnose.remedies import again, ladder, lower
+from builddoctor.diagnose.catalogue import entry_of, fixes_of
+from builddoctor.diagnose.remedies import again, ladder, lower, values
 from builddoctor.diagnose.remedy_facts import RemedyFacts, settings_of
 from builddoctor.diagnose.rules import (
     Rule,
@@ -31,7 +31,7 @@ from builddoctor.diagnose.rules import (
     file_size_signal,
     text_of_a_kill,
 )
-from builddoctor.diagnose.trace_facts import Facts, ProcessLimit, gather_facts, is_full
+from builddoctor.diagnose.trace_facts import Facts, Printed, ProcessLimit, gather_facts, is_full
 from builddoctor.trace.analysis import Ending, how_it_ended
 from builddoctor.trace.commands import command_of
 from builddoctor.trace.report import Attempt, PhaseRow, TraceReport
@@ -63,9 +63,16 @@ def judge(report: TraceReport, *, boot_id: str = "", idle_s: float | None = None
         died=death(facts),
         why=why(rule, facts),
         cause=text.entry if text is not None and text.verdict == verdict else "",
+        root=root.text if (root := _root(facts, verdict)) is not None else "",
         evidence=evidence(rule, facts, verdict, report),
         fixes=ways_out(facts, verdict, report),
     )
+
+
+def _root(facts: Facts, verdict: Verdict) -> Printed | None:
+    """What the build printed first: the line that says the cause, else the first error in a tool's own words."""
+    says = facts.text is not None and facts.text.says and facts.text.verdict is verdict
+    return facts.text if says or facts.root is None else facts.root
 
 
 def _verdict(rule: Rule, facts: Facts) -> Verdict | None:
@@ -330,6 +337,7 @@ def _words(facts: Facts) -> dict[str, str]:
         "processes": _processes(facts),
         "folder": "" if full is None else f"{full.role} {full.path}",
         "folder_left": "" if full is None else _left(full),
+        "root": "what it printed says which" if facts.root is None else facts.root.text,
         "text_cause": cause.rstrip("."),
     }
 
@@ -348,10 +356,10 @@ def ways_out(facts: Facts, verdict: Verdict | None, report: TraceReport) -> list
         return []
     text = facts.text
     entry = entry_of(text.entry) if text is not None and text.verdict is verdict else None
-    own = entry.fixes if entry is not None and verdict in OF_TEXTS else ()
+    known = remedy_facts(facts, report)
+    own = fixes_of(entry, text.captured, values(known)) if entry and text and verdict in OF_TEXTS else []
     # What the line itself explains is no maker's business, unless the compiler crashed over it.
     explained = verdict is Verdict.TOOLCHAIN and bool(own) and not crashed(facts)
-    known = remedy_facts(facts, report)
     if verdict in SENT_TO_MAKERS and not explained and facts.phase is not None:
         known = msgspec.structs.replace(known, reproduce=repro_command(report, facts.phase))
     if verdict is Verdict.RLIMIT and (limit := breached(facts)) is not None:

@@ -190,6 +190,8 @@ _PREFIXES = (
     # journalctl and syslog: time, host, program
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,8}\])?: ",
     r"(?:[\w.-]{1,64} )?(?:kernel|earlyoom\[\d{1,8}\]|systemd-oomd\[\d{1,8}\]|systemd\[\d{1,8}\]): ",
+    # npm and node-gyp, of what they start
+    r"(?:npm (?:ERR!|error)|gyp ERR!)(?: gyp ERR!)? ",
     # srun --label, mpirun --tag-output, torchrun, ray
     r"\d{1,6}: ",
     r"\[[A-Za-z][\w.-]{0,60}\]: ?",
@@ -227,8 +229,8 @@ def unwrapped(block: bytes) -> bytes:
 
 
 def wrapping_of(block: bytes) -> re.Pattern[bytes] | None:
-    """What lines of a block have in front beside what ``text_of`` knows: the same but for numbers, set off from the rest
-    by a mark, in most of them or with a time of day in it. None without such."""
+    """What lines of a block have in front beside what ``text_of`` knows: the same but for numbers, set off from the
+    rest by a mark, in most of them or with a time of day in it. None without such."""
     first = block[: LONGEST_LINE * 4].split(b"\n", LEARNED_FROM)[:LEARNED_FROM]
     last = block[-LONGEST_LINE * 4 :].rsplit(b"\n", LEARNED_FROM)[-LEARNED_FROM:]
     lines = block.split(b"\n") if len(block) <= LONGEST_LINE else [*first, *last]

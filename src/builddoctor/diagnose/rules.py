@@ -559,20 +559,20 @@ RULES: tuple[Rule, ...] = (
         (failed, ample_memory),
         Verdict.SOURCE,
         Confidence.MEDIUM,
-        "it ended with an error of its own, and was not killed: what the build printed says which",
+        "it ended with an error of its own, and was not killed: {root}",
     ),
     Rule(
         "failed",
         (failed,),
         Verdict.SOURCE,
         Confidence.LOW,
-        "it ended with an error of its own, and was not killed: what the build printed says which",
+        "it ended with an error of its own, and was not killed: {root}",
     ),
     Rule(
         "nothing-seen",
         (),
         Verdict.UNKNOWN,
         Confidence.LOW,
-        "no compiler phase failed: something else of the build did, and what it printed says what",
+        "no compiler phase failed, something else of the build did: {root}",
     ),
 )

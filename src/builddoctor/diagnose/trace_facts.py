@@ -13,7 +13,7 @@ from builddoctor.core.events import BuildResult, OutputFinding, SceneMoment, Sce
 from builddoctor.core.evidence import Folder, Group, ProcessLimits, Scene
 from builddoctor.core.phase import Outcome
 from builddoctor.core.verdict import Verdict, Weight
-from builddoctor.diagnose.catalogue import cause_of, entry_of
+from builddoctor.diagnose.catalogue import cause_of, entry_of, layer_of
 from builddoctor.diagnose.kernel_log import KernelLog, OomReport
 from builddoctor.trace.report import Attempt, PhaseRow, TraceReport
 
@@ -111,6 +111,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     crash_line: str = ""
     """the kernel's line about a crash"""
     text: Printed | None = None
+    root: Printed | None = None
+    """the first error of the innermost layer, as the build printed it, where nothing more is known of it"""
     """what the build printed"""
 
     @property
@@ -169,6 +171,7 @@ def gather_facts(report: TraceReport) -> Facts:
         processes=_processes(scene),
         kernel=reports[-1] if reports else None,
         crash_line=crash,
+        root=first_error(report),
         text=printed(report, None if last is None or given_up is not None else last.ended_at_s),
     )
 
@@ -299,6 +302,14 @@ def printed(report: TraceReport, died_at_s: float | None) -> Printed | None:
             if found is not None:
                 return _as_printed(found)
     return None
+
+
+def first_error(report: TraceReport) -> Printed | None:
+    """The first error of the innermost layer that failed, in a tool's own words: of the first failed step, or all."""
+    errors = [said for said in report.said if said.weight in (Weight.HINTS, Weight.SHOWS)]
+    after = [said for said in errors if _at_failure(report, said)]
+    first = min(after or errors, key=lambda said: (layer_of(said.entry), said.line), default=None)
+    return None if first is None else _as_printed(first)
 
 
 def _at_failure(report: TraceReport, said: OutputFinding) -> bool:

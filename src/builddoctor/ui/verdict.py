@@ -9,6 +9,7 @@ carries nothing that the words do not.
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from rich.text import Text
@@ -59,6 +60,31 @@ def explain_page(name: str, verdict: Diagnosis, *, lines: int, width: int) -> li
         *fix_lines(verdict, width),
         *evidence_lines(verdict, width),
     ]
+
+
+_AT = re.compile(r"(?:^|[ :])(?P<file>(?!/)[\w./+-]{1,200}\.\w{1,5})[:(](?P<line>\d{1,7})\b")
+
+
+def github_annotation(verdict: Diagnosis) -> str:
+    """A workflow command of GitHub Actions: an error at the file and line that the root line names, with what to do.
+
+    Empty without a verdict. Source: docs.github.com, workflow commands, "Setting an error message".
+    """
+    if verdict.verdict is None:
+        return ""
+    place = _AT.search(verdict.root)
+    where = "" if place is None else f"file={_property(place['file'])},line={place['line']},"
+    lines = [verdict.root, *(f"- {fix.text}{f': {fix.command}' if fix.command else ''}" for fix in verdict.fixes)]
+    message = "\n".join(line for line in (one_line(each) for each in lines) if line)
+    return f"::error {where}title={_property(verdict.why)}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return escaped(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+
+
+def _property(text: str) -> str:
+    return _data(one_line(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def wrapped_title(text: str, width: int) -> list[Text]:

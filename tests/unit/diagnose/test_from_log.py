@@ -295,3 +295,51 @@ def test_texts_about_failures_are_known_by_their_beginning(head: str, kind: str)
 def test_a_report_that_holds_a_log_is_a_log(line: str) -> None:
     """An issue has headings and lists as well; its log is what counts."""
     assert what_document(f"# It fails\n\n- `MAX_JOBS=2`\n- 16 GB\n\n{line}\nKilled\n") == ""
+
+
+# -- the root line -----------------------------------------------------------------------------------------------
+
+
+def test_the_innermost_error_is_shown_whatever_is_known() -> None:
+    """Below pip, setup.py's traceback, ninja: the first error of what ninja started."""
+    verdict = told(
+        "  error: subprocess-exited-with-error",
+        *edge("the frobnicator is closed", "fatal: frobnicator gave up"),
+        STOPPED,
+        "Traceback (most recent call last):",
+        "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
+        "RuntimeError: Error compiling objects for extension",
+        "ERROR: Failed building wheel for foo",
+    )
+    assert (verdict.verdict, verdict.root) == (Verdict.UNKNOWN, "line 6: fatal: frobnicator gave up")
+    assert verdict.why == "the build itself says: fatal: frobnicator gave up"
+
+
+def test_an_exception_of_setup_py_is_the_root_where_nothing_inner_failed() -> None:
+    """What a project's own check says in words: never "nothing failed", never the wrapper."""
+    said = "RuntimeError: NCCL submodule not found at 3rdparty/nccl. Run git submodule update --init --recursive"
+    verdict = told("Traceback (most recent call last):", '  File "setup.py", line 3, in <module>', said, "exit code: 1")
+    assert verdict.root == f"line 3: {said}"
+
+
+def test_cmake_says_its_message_below_its_line() -> None:
+    verdict = told(
+        "-- Found Python3",
+        "CMake Error at CMakeLists.txt:12 (message):",
+        "  The frobnicator is",
+        "  closed",
+        "",
+        "-- Configuring incomplete, errors occurred!",
+    )
+    assert verdict.root == "line 2: CMake Error at CMakeLists.txt:12 (message): The frobnicator is closed"
+
+
+def test_of_trailers_alone_the_one_that_names_most() -> None:
+    verdict = told("ninja: build stopped: subcommand failed.", "make: *** [Makefile:7: wheel] Error 1")
+    assert verdict.root == "line 2: make: *** [Makefile:7: wheel] Error 1"
+
+
+def test_no_more_than_three_ways_out() -> None:
+    verdict = told("MAX_JOBS=16 pip install .", *edge(SIGNAL_9.format(tool="cicc"), threads=4), STOPPED)
+    assert verdict.verdict is Verdict.PARALLEL
+    assert len(verdict.fixes) == 3

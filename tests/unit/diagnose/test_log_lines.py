@@ -158,3 +158,47 @@ def test_blocks_are_the_same_whatever_the_chunks_were(size: int) -> None:
     assert [*cut, *parts.rest()] == whole
     assert b"".join(whole) == text.replace(b"\x1b[31m", b"").replace(b"\x1b[0m", b"") + b"\n"
     assert all(block.endswith(b"\n") for block in whole)
+
+
+# -- what lines have in common -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fronts",
+    [
+        ("[build] ", "[build] ", "[build] "),
+        ("<worker-3@pool> ", "<worker-3@pool> ", "<worker-12@pool> "),
+        ("stage two | ", "stage two | ", "stage two | "),
+        ("2025-01-01T00:00:00Z agent 7 » ", "2025-01-01T00:00:01Z agent 7 » ", "2025-01-01T00:00:02Z agent 7 » "),
+        ("ERROR 06-29 13:20:49 [core.py:500] ",) * 3,
+        ("515.6 ", "515.7 ", "1380.2 "),
+    ],
+)
+def test_what_all_lines_have_in_front_is_no_part_of_them(fronts: tuple[str, str, str]) -> None:
+    """Told by the lines themselves, however it looks: two or three are enough."""
+    inner = ("FAILED: x.o", KILLED, "ninja: build stopped: subcommand failed.")
+    log = "".join(f"{front}{line}\n" for front, line in zip(fronts, inner, strict=True)).encode()
+    assert [text_of(line) for line in lines_of(log)] == list(inner)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("x.cu(12): error: foo", "x.cu(13): error: bar"),
+        ("[1/4] Building a.o", "[2/4] Building b.o"),
+        ("   12 |   foo();", "   13 |   bar();"),
+        ("make[1]: *** [a.o] Error 1", "make[1]: *** [b.o] Error 1"),
+        ("/usr/bin/ld: cannot find -lfoo", "/usr/bin/ld: cannot find -lbar"),
+        ("error: [foo] is wrong", "error: [bar] is wrong"),
+        ("(gelu.cu) compiled", "(gelu.cu) linked"),
+    ],
+)
+def test_what_lines_say_alike_is_theirs(lines: tuple[str, ...]) -> None:
+    """Tools begin their lines alike, too."""
+    log = "".join(f"{line}\n" for line in (*lines, "another")).encode()
+    assert [text_of(line) for line in lines_of(log)][:-1] == [text_of(line.encode()) for line in lines]
+
+
+def lines_of(log: bytes) -> list[bytes]:
+    blocks = Blocks()
+    return b"".join([*blocks.feed(log), *blocks.rest()]).splitlines()
