@@ -74,7 +74,6 @@ def test_page_says_what_died_why_and_what_to_do(program: Program) -> None:
     assert "what to do, cheapest first" in lines
     assert any(line.startswith("  1. ") for line in lines)
     assert "changes nothing in the binary" in done.stdout
-    assert "changes nothing in the binary" in done.stdout
     assert "  - line 4: nvcc error   : 'cicc' died due to signal 9 (Kill signal)" in lines
     assert any(line.strip().startswith("builddoctor run ") for line in lines)
 
