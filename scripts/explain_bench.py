@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 PRECISION, RECALL = 0.97, 0.9
+RIGHT, WRONG = 0.8, 0.03
 LONG_MB, LIMIT_S, LIMIT_MB = 500, 20, 200
+SHORT_MB, SHORT_LIMIT_S, SHORT_LIMIT_MB = 36, 2, 60
 
 
 def explain(long_mb: int = LONG_MB) -> list[str]:
@@ -44,8 +46,44 @@ def explain(long_mb: int = LONG_MB) -> list[str]:
         *[f"- {each.name}: {each.label.verdict}, said {each.said or 'nothing'}" for each in shown],
         *[f"- innocent {each.name}: said {each.said}" for each in innocent if each.said is not None],
         "",
+        *_threads(),
+        "",
+        *_long_log(SHORT_MB),
+        "",
         *_long_log(long_mb),
     ]
+
+
+def _threads() -> list[str]:
+    """Both halves of the corpus of threads: what answers were worth, and which verdict was taken for which."""
+    from support.threads import Half, Worth, answers
+    from support.told import explain as explained
+
+    judged = {half: answers(half, lambda text: explained([text]).diagnosis) for half in Half}
+    every = [each for half in judged.values() for each in half]
+    lines = [
+        f"`tests/corpus/threads`: {len(every)} logs in the shape of public threads of "
+        f"{len({each.label.repo.lower() for each in every})} repositories, split by repository. `scored` was not read.",
+        f"Targets there: right {RIGHT:.0%}, wrong {WRONG:.0%} at most, unknown without the root line 0.\n",
+        "| half | logs | " + " | ".join(Worth) + " | root line shown |",
+        "|" + " --- |" * (len(Worth) + 3),
+    ]
+    for half, told in judged.items():
+        counts = Counter(each.worth for each in told)
+        cells = [f"{counts[worth]} ({counts[worth] / len(told):.1%})" for worth in Worth]
+        lines.append(f"| {half} | {len(told)} | " + " | ".join(cells) + f" | {sum(each.root for each in told)} |")
+    for half, told in judged.items():
+        lines += [f"\nBy label, `{half}`:\n", "| label | logs | " + " | ".join(Worth) + " | taken for |"]
+        lines.append("|" + " --- |" * (len(Worth) + 3))
+        for label in sorted({str(each.label.verdict) for each in told}):
+            of_label = [each for each in told if each.label.verdict == label]
+            counts = Counter(each.worth for each in of_label)
+            wrong = Counter(str(each.told.verdict) for each in of_label if each.worth is Worth.WRONG)
+            taken = ", ".join(f"{name} {count}" for name, count in wrong.most_common())
+            lines.append(
+                f"| {label} | {len(of_label)} | " + " | ".join(str(counts[worth]) for worth in Worth) + f" | {taken} |"
+            )
+    return lines
 
 
 def _judge(text: bytes):
@@ -91,10 +129,11 @@ def _long_log(megabytes: int) -> list[str]:
             ).stdout
         )  # fmt: skip
         size_mb = log.stat().st_size / 1e6
+    limit_s, limit_mb = (SHORT_LIMIT_S, SHORT_LIMIT_MB) if megabytes == SHORT_MB else (LIMIT_S, LIMIT_MB)
     return [
         f"A log of {size_mb:.0f} MB and {told['lines']} lines, commands, warnings and one failure at its end:",
         f"{told['took_s']:.1f} s ({told['own_s']:.1f} s of processor time), {told['peak_mb']:.0f} MB at most (targets:",
-        f"{LIMIT_S} s, {LIMIT_MB} MB), Python and the reading of the file included; verdict *{told['verdict']}*.",
+        f"{limit_s} s, {limit_mb} MB), Python and the reading of the file included; verdict *{told['verdict']}*.",
     ]
 
 

@@ -416,19 +416,20 @@ class GrowthTable:
             if word not in block:
                 continue
             for looked, start in enumerate(starts_of_lines(block, word)):
-                text = clean(block[start : min(block.index(b"\n", start), start + 2000)])
-                if _GROWS.search(text):
-                    self.words = Quote(line=first + block.count(b"\n", 0, start), text=text[:400])
+                said = block[start : min(block.index(b"\n", start), start + 2000)]
+                if _GROWS.search(text_of(said)):
+                    self.words = Quote(line=first + block.count(b"\n", 0, start), text=clean(said)[:400])
                     return
                 if looked > 200:
                     break
 
     def _row(self, line: int, row: bytes) -> None:
-        text = clean(row)
+        # Masking takes most of the time of a long log: only what is shown is masked.
+        text = text_of(row)
         tool, size = _ROW_TOOL.search(text), size_mib(text)
         if tool is None or size is None or size < LEAST_MIB:
             return
-        quote = Quote(line=line, text=text)
+        quote = Quote(line=line, text=clean(row))
         had = self._of.get(tool[1])
         if had is None:
             self._of[tool[1]] = Growth(
