@@ -206,7 +206,7 @@ MOST_PREFIXES = 6
 
 LEARNED_FROM = 200
 """lines at the beginning of a block, and as many at its end"""
-LONGEST_WRAPPING = 80
+LONGEST_WRAPPING, MOST_FRONTS = 80, 32
 WRAPPED_SHARE = 0.8
 """of the lines that are not empty: the others were printed beside"""
 LEAST_NAMED = 5
@@ -239,7 +239,8 @@ def wrapping_of(block: bytes) -> re.Pattern[bytes] | None:
     common = [front for front, count in shapes.items() if count >= _least(front, len(texts))]
     if not common:
         return None
-    fronts = "|".join(re.escape(each).replace("0", r"\d+") for each in sorted(common, key=len, reverse=True))
+    longest = sorted(common, key=len, reverse=True)[:MOST_FRONTS]
+    fronts = "|".join(re.escape(each).replace("0", r"\d+") for each in longest)
     known = _PREFIX.pattern.replace(r"\ufeff", "\ufeff")
     return re.compile(rf"(?m)^[ \t]*(?:(?:{known})[ \t]*){{0,{MOST_PREFIXES}}}(?:{fronts})".encode())
 
