@@ -1,4 +1,4 @@
-"""Advice that can be followed: every command that ``explain`` gives parses, for a shell and for our own command line."""
+"""Advice that can be followed: every command that `explain` gives parses, for a shell and for our own program."""
 
 from __future__ import annotations
 
