@@ -102,7 +102,7 @@ MACHINES = (
     ),
     Machine(
         "old",
-        "Linux 5.10, from Debian's oldest release that installs, with psi=0: there pressure files refuse to be read",
+        "Linux 5.10, from Debian's oldest release that installs; psi=0, with which a group's file refuses to be read",
         Kernel("bullseye", "linux-image-5.10.0-32-cloud-amd64"),
         cmdline=("psi=0",),
     ),
