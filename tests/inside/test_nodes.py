@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,67 @@ def test_a_build_is_seen_in_this_kernels_pages(program: Program, script: str) ->
         assert 300 <= figure < 330
     (header,) = [record for record in records if isinstance(record, Header)]
     assert header.page_kib == os.sysconf("SC_PAGESIZE") // 1024
+
+
+PLUGGED_MIB = 1024
+BLOCKS = tuple(Path("/sys/devices/system/node/node2").glob("memory*/state"))
+"""Of the third node of the machine ``plugged``: all of its memory."""
+
+
+def plug(state: str) -> None:
+    """Linux gives a node back only what it can move away: ``online_movable``, as NVIDIA's driver and CXL have it."""
+    for block in BLOCKS:
+        # What is offline cannot be put offline.
+        if block.read_text().strip() != state:
+            block.write_text(state)
+
+
+def status(program: Program, process: subprocess.Popen[str], **wanted: object) -> Status:
+    found = program.await_record(Status, process, **wanted)
+    assert isinstance(found, Status)
+    return found
+
+
+@pytest.fixture
+def waiting(program: Program) -> Iterator[list[str]]:
+    """A build that runs until its file ``done`` is there; the third node is not online, before and after."""
+    done = program.folder / "done"
+    stand_in(program, f"exec {HOG} 100 0 {done}")
+    assert BLOCKS
+    yield program.supervised("clang++", "-c", "one.cpp", options=["--no-doctor"])
+    plug("offline")
+
+
+@pytest.mark.machines("plugged")
+@pytest.mark.trap(13)
+def test_memory_that_is_plugged_in_and_out_in_mid_run_is_followed(program: Program, waiting: list[str]) -> None:
+    """A node of 1 GiB goes online under a build, and away again: limit and headroom are those of that moment."""
+    process = program.start(waiting)
+    before = status(program, process)
+    plug("online_movable")
+    with_it = status(program, process, limit_mib=lambda mib: mib > before.limit_mib + 0.9 * PLUGGED_MIB)
+    assert with_it.headroom_mib > before.headroom_mib + 0.8 * PLUGGED_MIB
+    plug("offline")
+    status(program, process, at_s=lambda at_s: at_s > with_it.at_s, limit_mib=before.limit_mib)
+    (program.folder / "done").touch()
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+
+
+@pytest.mark.machines("plugged")
+@pytest.mark.trap(12)
+def test_a_gpus_memory_that_goes_online_in_mid_run_is_not_taken_for_ours(program: Program, waiting: list[str]) -> None:
+    """The driver brings its node in while a build runs: never is that memory in the budget."""
+    with laid_over(gpus("NVIDIA GB200", ADDRESSES[:1], nodes={ADDRESSES[0]: 2}) | params(""), DRIVER) as seeing:
+        process = program.start([*seeing, *waiting])
+        before = status(program, process)
+        plug("online_movable")
+        status(program, process, limited_by=lambda source: "node" in source)
+        (program.folder / "done").touch()
+        output, _ = process.communicate()
+    assert process.returncode == 0, output
+    looks = [record for record in program.records() if isinstance(record, Status) and record.at_s > before.at_s]
+    assert max(each.headroom_mib for each in looks) < before.headroom_mib + 0.2 * PLUGGED_MIB
 
 
 def last_report(pid: int) -> OomReport:

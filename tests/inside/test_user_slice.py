@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
+import uuid
+from collections.abc import Sequence
 
 import pytest
 
@@ -26,11 +30,24 @@ def test_the_services_limit_is_read_from_groups_of_our_own() -> None:
 
 
 @pytest.mark.trap(35)
-def test_a_users_service_that_stops_is_known(program: Program) -> None:
-    """systemd-run --user without OOMPolicy: its own file, in the user's runtime folder, says so by saying nothing."""
-    report = json.loads(program.run("doctor", "--json").stdout)
-    (said,) = [check["text"] for check in report["checks"] if check["name"] == "memory-unit"]
-    assert ".service as a whole" in said
+@pytest.mark.parametrize(
+    ("settings", "stops"),
+    [((), True), (("Delegate=yes",), False), (("Delegate=yes", "OOMPolicy=stop"), True)],
+    ids=["by default", "delegated", "delegated and told to stop"],
+)
+def test_a_users_service_that_stops_is_known(program: Program, settings: Sequence[str], stops: bool) -> None:
+    """By its own file, in the user's runtime folder. systemd itself says what it makes of it."""
+    unit = f"asked-{uuid.uuid4().hex}.service"
+    options = [word for setting in settings for word in ("-p", setting)]
+    service = ["systemd-run", "--user", "--quiet", "--wait", "--pipe", "--same-dir", f"--unit={unit}", *options]
+    words = [f"{name}={value}" for name, value in program.env.items()]
+    doctor = shlex.join(["env", *words, *program.argv("doctor", "--json")])
+    script = f"systemctl --user show -P OOMPolicy {unit}; {doctor}"
+    done = subprocess.run([*service, "sh", "-c", script], capture_output=True, text=True, check=False)
+    policy, _, report = done.stdout.partition("\n")
+    assert policy == ("stop" if stops else "continue"), done.stderr
+    said = [check["text"] for check in json.loads(report)["checks"] if check["name"] == "memory-unit"]
+    assert [unit in text for text in said] == [True] * stops
 
 
 def test_a_build_runs_without_root(program: Program) -> None:

@@ -2,7 +2,8 @@
 
 Covers: cgroups, the host's memory, overcommit, NUMA binding, kubelet's eviction, a batch scheduler's allotment and
 ``--memory``. Limits change while a build runs (docker update, scontrol update, a pod resized in place): each reading is
-a new one, and where our cgroup is gets looked up again every ten seconds.
+a new one, and where our cgroup is gets looked up again every ten seconds. Where memory was plugged in or taken out, at
+once: it may be a GPU's.
 Does *not* cover: cgroups and NUMA nodes themselves (``system.cgroup``, ``system.numa``), or limits on single processes
 (``system.process``).
 
@@ -35,6 +36,9 @@ from builddoctor.system.root import Clock, SystemRoot, keyed, monotonic
 from builddoctor.system.unit_policy import unit_that_stops
 
 LOOK_AGAIN_S = 10.0
+PLUGGED_MIB = 64.0
+"""MemTotal moved by as much: a block of memory went online or offline, which has 128 MiB and more on all architectures
+(/sys/devices/system/memory/block_size_bytes). Balloons of virtual machines move it in smaller steps, all the time."""
 
 UNKNOWN_HOST_MIB = 4096.0
 """What is assumed when /proc/meminfo cannot be read: our guess, room for one phase of TransformerEngine's heaviest."""
@@ -96,9 +100,9 @@ class MemorySensor:
 
     def read(self, own_use_mib: float) -> MemoryReading:
         """All levels now. ``own_use_mib``: what the build holds, for levels that do not count their use themselves."""
-        if self._clock() >= self._looked_s + LOOK_AGAIN_S:
-            self._look_again()
         levels = list(self._host.levels(kubernetes=self._platform.kubernetes))
+        if self._clock() >= self._looked_s + LOOK_AGAIN_S or self._plugged():
+            self._look_again()
         if (numa := self._numa.level()) is not None:
             levels.append(numa)
         cgroup = self._cgroups(own_use_mib)
@@ -122,6 +126,11 @@ class MemorySensor:
                 self._platform, group_kill=cgroup.group_kill or self._may_kill_groups(), unit_stops=self._unit_stops
             ),
         )
+
+    def _plugged(self) -> bool:
+        """Memory came or went since we looked around: whose it is cannot wait."""
+        seen_mib = self._host.seen_mib
+        return self._total_mib is not None and seen_mib is not None and abs(seen_mib - self._total_mib) >= PLUGGED_MIB
 
     def _look_again(self) -> None:
         """What cannot be read just now (out of descriptors) says nothing: what was known still holds."""
@@ -180,6 +189,8 @@ class HostSensor:
     def __init__(self, root: SystemRoot) -> None:
         self.unread: tuple[str, ...] = ()
         """what should have said something at the last reading, and could not be read"""
+        self.seen_mib: float | None = None
+        """MemTotal at the last reading that had it"""
         self._root = root
         self._last: MemoryLevel | None = None
         self._mode: int | None = None
@@ -263,7 +274,7 @@ class HostSensor:
         total_kib = kib.get("MemTotal")
         if total_kib is None:
             return _host_level(source, UNKNOWN_HOST_MIB, UNKNOWN_HOST_MIB, Confidence.LOW, "it cannot be read; assumed")
-        total_mib = total_kib / 1024
+        self.seen_mib = total_mib = total_kib / 1024
         # Set aside at boot: no compiler can have it, however free it is.
         limit_mib = max(0.0, total_mib - _hugetlb_kib(kib) / 1024)
         available_kib = kib.get("MemAvailable")

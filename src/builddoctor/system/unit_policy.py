@@ -3,7 +3,8 @@
 Covers: the service or scope that our cgroup (v2) lies in, and its setting, from unit files, drop-ins and the manager's
 default; units that systemd-run, a terminal or a batch system made (``transient``). The kernel kills one process;
 systemd sees the unit's counter rise, and sends SIGTERM to all that is in it: the build, too. Sessions of logind, and
-user managers, go on. systemd.service(5), systemd.scope(5), systemd-system.conf(5).
+user managers, go on; so does one with ``Delegate=yes`` whose files have no policy, whatever the manager's default is.
+systemd.service(5), systemd.scope(5), systemd-system.conf(5).
 Does *not* cover: ``OOMPolicy=kill``, which is ``memory.oom.group`` (``system.cgroup``); v1, whose counters systemd does
 not watch; containers, which see no unit of their own.
 """
@@ -22,7 +23,9 @@ RUNNING = "/run/systemd/system"
 _SYSTEM = ("/run/systemd/transient", "/etc/systemd/system", RUNNING, "/usr/local/lib/systemd/system")
 _USER = ("/etc/systemd/user", "/run/systemd/user", "/usr/local/lib/systemd/user")
 _SHIPPED = ("/usr/lib/systemd/{}", "/lib/systemd/{}")
-_SETTING, _DEFAULT = "OOMPolicy", "DefaultOOMPolicy"
+_SETTING, _DEFAULT, _DELEGATE = "OOMPolicy", "DefaultOOMPolicy", "Delegate"
+_NO = ("", "0", "f", "false", "n", "no", "off")
+"""Anything else delegates: a word for yes, or names of controllers."""
 
 
 def unit_that_stops(root: SystemRoot, place: CgroupPlace | None) -> str:
@@ -39,7 +42,10 @@ def unit_that_stops(root: SystemRoot, place: CgroupPlace | None) -> str:
     files = tuple(_files(root, unit, folders))
     if not files:
         return ""
-    policy = _last(root, files, _SETTING) or _last(root, _of_manager(root, manager), _DEFAULT) or "stop"
+    policy = _last(root, files, _SETTING)
+    if not policy and _last(root, files, _DELEGATE).lower() not in _NO:
+        return ""
+    policy = policy or _last(root, _of_manager(root, manager), _DEFAULT) or "stop"
     return unit if policy == "stop" else ""
 
 

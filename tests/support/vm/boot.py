@@ -146,7 +146,7 @@ def _qemu(machine: Machine, job: Job, base: Images, disks: Sequence[Path], at: P
         cpus = f",cpus={number}" if number < 2 else ""
         argv += ["-object", f"memory-backend-ram,id=mem{number},size={mib}M"]
         argv += ["-numa", f"node,nodeid={number},memdev=mem{number}{cpus}"]
-    return argv
+    return [*argv, *machine.qemu]
 
 
 def _acceleration(kernel: Path) -> list[str]:

@@ -33,6 +33,7 @@ class Machine:
     """systemd is the first process; otherwise a shell is: up in a third of the time"""
     cmdline: tuple[str, ...] = ()
     qemu: tuple[str, ...] = ()
+    """more words for qemu, behind all others"""
     prepare: str = ""
     enter: tuple[str, ...] = ()
     """what the job's command is the last words of: a container, a slice"""
@@ -76,6 +77,7 @@ MACHINES = (
         systemd=True,
         cmdline=("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=0"),
     ),
+    Machine("nopsi", "the same as v2, without pressure files: psi=0", STABLE, cmdline=("psi=0",)),
     Machine(
         "swap",
         "1 GiB of swap on a disk",
@@ -100,11 +102,24 @@ MACHINES = (
     ),
     Machine(
         "old",
-        "Linux 5.10, from Debian's oldest release that installs",
+        "Linux 5.10, from Debian's oldest release that installs; psi=0, with which a group's file refuses to be read",
         Kernel("bullseye", "linux-image-5.10.0-32-cloud-amd64"),
+        cmdline=("psi=0",),
     ),
     Machine("next", "Linux of Debian's next stable release", Kernel("trixie", "linux-image-cloud-amd64")),
     Machine("newest", "Linux of Debian unstable", Kernel("sid", "linux-image-cloud-amd64")),
+    Machine(
+        "plugged",
+        "two nodes, and a third whose 1 GiB was plugged in and is not yet online",
+        STABLE,
+        memory_mib=4096,
+        nodes_mib=(2048, 2048),
+        qemu=(
+            *("-m", "slots=1,maxmem=6G", "-numa", "node,nodeid=2"),
+            *("-object", "memory-backend-ram,id=plugged,size=1G", "-device", "pc-dimm,memdev=plugged,node=2"),
+        ),
+        cmdline=("memhp_default_state=offline",),
+    ),
     Machine(
         "grace",
         "aarch64, 64 KiB pages, two nodes with CPUs and 32 without",

@@ -98,6 +98,27 @@ def test_a_move_to_another_cgroup_is_seen_within_ten_seconds(tmp_path: Path) -> 
     assert sensor.read(0.0).limit_mib == 1024
 
 
+@pytest.mark.trap(12)
+def test_a_gpus_memory_that_goes_online_is_left_out_at_once() -> None:
+    """738 GiB come into MemTotal under a build: not even one reading takes them for ours."""
+    now_s = [100.0]
+    system = TextRoot(gb200_tray(mode="driver"))
+    sensor = MemorySensor(system, clock=lambda: now_s[0])
+    assert sensor.read(0.0).tightest.kind == "host"
+    system.files |= gb200_tray()
+    now_s[0] += 0.05
+    assert sensor.read(0.0).tightest.headroom_mib == 2 * 478 * 1024
+
+
+def test_a_balloons_small_steps_are_no_plugged_memory(tmp_path: Path) -> None:
+    """A virtual machine's MemTotal moves all the time: where our cgroup is, is not looked up for that."""
+    now_s = [100.0]
+    files = meminfo() | v2("/a") | level_v2(f"{V2}/a", limit=8 * GIB) | level_v2(f"{V2}/b", limit=GIB)
+    sensor = MemorySensor(plant(tmp_path, files), clock=lambda: now_s[0])
+    plant(tmp_path, meminfo(24 + 32 / 1024) | {"/proc/self/cgroup": "0::/b\n"})
+    assert sensor.read(0.0).limit_mib == 8192
+
+
 def test_a_limit_that_can_no_longer_be_read_stays(tmp_path: Path) -> None:
     """Out of file descriptors, or made unreadable in mid-build: as it was last seen, less what we took since."""
     system = TextRoot(meminfo(24, 20) | v2("/a") | level_v2(f"{V2}/a", limit=8 * GIB, usage=GIB))
