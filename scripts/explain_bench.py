@@ -63,8 +63,8 @@ def _threads() -> list[str]:
     every = [each for half in judged.values() for each in half]
     repositories = len({each.label.repo.lower() for each in every})
     lines = [
-        f"`tests/corpus/threads`: {len(every)} logs in the shape of threads of {repositories} public repositories, split",
-        "by the hash of the repository's name before any was looked at. `scored` was not read.",
+        f"`tests/corpus/threads`: {len(every)} logs in the shape of threads of {repositories} public repositories,",
+        "split by the hash of their names before any was looked at. `scored` was not read.",
         f"Targets there: right {RIGHT:.0%}, wrong {WRONG:.0%} at most, unknown without the root line 0.\n",
         "| half | logs | " + " | ".join(Worth) + " | root line shown |",
         "|" + " --- |" * (len(Worth) + 3),
