@@ -17,8 +17,8 @@ from builddoctor.core.evidence import Folder, Scene
 from builddoctor.core.units import format_clock, format_gib, format_mib, shell_word
 from builddoctor.core.verdict import Diagnosis, Fix, Verdict
 from builddoctor.core.word import Confidence
-from builddoctor.diagnose.catalogue import entry_of
-from builddoctor.diagnose.remedies import again, ladder, lower
+from builddoctor.diagnose.catalogue import entry_of, fixes_of
+from builddoctor.diagnose.remedies import again, ladder, lower, values
 from builddoctor.diagnose.remedy_facts import RemedyFacts, settings_of
 from builddoctor.diagnose.rules import (
     Rule,
@@ -338,7 +338,14 @@ def _words(facts: Facts) -> dict[str, str]:
 
 
 SENT_TO_MAKERS = (Verdict.RUNAWAY, Verdict.TOOLCHAIN, Verdict.TOO_BIG)
-OF_TEXTS = (Verdict.TOOLCHAIN, Verdict.SOURCE, Verdict.GPU_OOM)
+OF_TEXTS = (
+    Verdict.TOOLCHAIN,
+    Verdict.SOURCE,
+    Verdict.GPU_OOM,
+    Verdict.PYTHON_ENV,
+    Verdict.NETWORK,
+    Verdict.PLATFORM,
+)
 """Here the line that was printed knows more than the verdict; elsewhere a trace knows more than the line."""
 
 
@@ -348,10 +355,12 @@ def ways_out(facts: Facts, verdict: Verdict | None, report: TraceReport) -> list
         return []
     text = facts.text
     entry = entry_of(text.entry) if text is not None and text.verdict is verdict else None
-    own = entry.fixes if entry is not None and verdict in OF_TEXTS else ()
+    known = remedy_facts(facts, report)
+    own: list[Fix] = []
+    if text is not None and entry is not None and verdict in OF_TEXTS:
+        own = fixes_of(entry, text.captured, values(known))
     # What the line itself explains is no maker's business, unless the compiler crashed over it.
     explained = verdict is Verdict.TOOLCHAIN and bool(own) and not crashed(facts)
-    known = remedy_facts(facts, report)
     if verdict in SENT_TO_MAKERS and not explained and facts.phase is not None:
         known = msgspec.structs.replace(known, reproduce=repro_command(report, facts.phase))
     if verdict is Verdict.RLIMIT and (limit := breached(facts)) is not None:
