@@ -28,7 +28,10 @@ SMALL = Entry(
     group="here",
 )
 
-BEFORE = {"torch-not-in-build": '  File "/tmp/pip-build-env-1/overlay/lib/setuptools/build_meta.py", line 317\n'}
+BEFORE = {
+    "torch-not-in-build": '  File "/tmp/pip-build-env-1/overlay/lib/setuptools/build_meta.py", line 317\n',
+    "torch-not-in-uvs-build": '  File "/home/u/.cache/uv/builds-v0/.tmp1/lib/setuptools/build_meta.py", line 331\n',
+}
 """lines that must stand before others, where it is not a command of nvcc's"""
 
 LINES = [(entry.name, line) for entry in CATALOGUE for line in (entry.example, *entry.also)]
