@@ -138,8 +138,8 @@ def _judge(reading: Reading, facts: LogFacts, cause: Finding | None) -> Diagnosi
             return silent or _of_nothing_known(reading, facts)
     if cause.verdict is Verdict.GPU_OOM:
         return judge_gpu(GpuOom(line=cause.line, text=cause.text, library="CUDA"))
-    if cause.verdict is Verdict.PARALLEL and in_training(cause.entry, reading.tail, facts.command):
-        return of_training(cause)
+    if of_host_memory(cause) and in_training(cause.entry, reading.tail, facts.command):
+        return of_training(cause, reading.findings)
     return _of_text(reading, facts, cause)
 
 
@@ -482,13 +482,29 @@ def _kill_evidence(facts: LogFacts, grown: Growth | None) -> list[str]:
 # -- a training ------------------------------------------------------------------------------------------------------
 
 
-DATALOADER = "dataloader-killed"
-OF_TRAINING = frozenset((DATALOADER, "launcher-saw-sigkill"))
+DATALOADER, LAUNCHER = "dataloader-killed", "launcher-saw-sigkill"
+OF_TRAINING = frozenset((DATALOADER, LAUNCHER))
+OF_JOBS_MEMORY = frozenset(
+    (
+        "slurm-oom-kill",
+        "slurm-task-oom",
+        "slurm-polled-memory",
+        "slurm-exceeded-memory",
+        "slurm-state-oom",
+        "lsf-memory-limit",
+        "pbs-memory-limit",
+        "kubernetes-oom",
+        "docker-oom-flag",
+    )
+)
 FEW_LINES = 2
+MOST_FIXES = 3
 
 _TRAINING = re.compile(
     r"(?i)\b(?:epoch|step|iteration|iter|batch)s?\b[ :=/\[]{1,3}\d|\bloss\b[ :='\"]{1,4}\d|\d(?:it/s|s/it)\b"
     r"|\btorchrun\b|\baccelerate launch\b|\bdeepspeed\b|\btrain\w*\.py\b|\bDataLoader\b"
+    r"|\bLoading (?:safetensors |pt )?checkpoint shards\b|\bvllm serve\b|\bapi_server\b|\bUvicorn running\b"
+    r"|\btritonserver\b"
 )
 _BUILD = re.compile(
     r"\bnvcc\b|\bcc1plus\b|\bcicc\b|\bptxas\b|\bninja\b|\bg?make(?:\[\d+\])?: |\bg\+\+|\bc\+\+|\bBuilding \w+ object\b"
@@ -496,8 +512,13 @@ _BUILD = re.compile(
 )
 
 
+def of_host_memory(cause: Finding) -> bool:
+    """A kill for memory, or one that looks like it, of something that may be no build."""
+    return cause.verdict is Verdict.PARALLEL or cause.entry in OF_TRAINING or cause.entry in OF_JOBS_MEMORY
+
+
 def in_training(entry: str, tail: Sequence[str], command: str) -> bool:
-    """Whether what was killed belonged to a training: by the text itself, else by what the log ends with."""
+    """Whether what was killed was of a training or a server: by the text itself, else by what the log ends with."""
     if entry in OF_TRAINING:
         return True
     if command or any(_BUILD.search(text) for text in tail):
@@ -505,22 +526,30 @@ def in_training(entry: str, tail: Sequence[str], command: str) -> bool:
     return sum(_TRAINING.search(text) is not None for text in tail) >= FEW_LINES
 
 
-def of_training(cause: Finding) -> Diagnosis:
-    """Too many workers times what each holds, most likely; no advice that belongs to builds."""
-    workers = entry_of(DATALOADER)
+def of_training(cause: Finding, findings: Sequence[Finding]) -> Diagnosis:
+    """Too many workers times what each holds, most likely, or the job's limit; no advice that belongs to builds."""
+    limit = next((each for each in findings if each.entry in OF_JOBS_MEMORY and each.weight is Weight.SAYS), None)
+    by_limit = entry_of(limit.entry) if limit is not None else None
+    own: list[Fix] = []
+    killed = "it was killed (SIGKILL) and left no traceback of its own: most likely the host's memory ran out"
+    if limit is not None and by_limit is not None:
+        killed = f"a training or a server, no build: {cause_of(by_limit, limit.captured)}. The host's memory ran out"
+        own = [fix for fix in fixes_of(by_limit, limit.captured, {}) if not fix.command.startswith("builddoctor")]
+    workers = entry_of(DATALOADER if cause.entry == DATALOADER else LAUNCHER)
     return Diagnosis(
-        verdict=Verdict.PARALLEL,
-        confidence=Confidence.MEDIUM if cause.entry == DATALOADER else Confidence.LOW,
+        verdict=Verdict.NOT_A_BUILD,
+        confidence=Confidence.MEDIUM if cause.entry == DATALOADER or limit is not None else Confidence.LOW,
         died="a worker of the training's DataLoader" if cause.entry == DATALOADER else "a process of a training",
-        why="it was killed (SIGKILL) and left no traceback of its own: most likely the host's memory ran out, not the "
-        "GPU's. Usually it is the number of worker processes times what each of them loads; a smaller model or batch "
-        "does not help",
+        why=f"{killed}, not the GPU's. Usually it is the number of worker processes times what each of them loads; a "
+        "smaller model or batch does not help",
         cause=cause.entry,
+        root="" if limit is None else _quoted(limit),
         evidence=[
-            f"line {cause.line}: {cause.text}",
+            _quoted(cause),
+            *([_quoted(limit)] if limit is not None and limit != cause else []),
             "a GPU that runs out of memory gives a Python traceback and kills no process",
         ],
-        fixes=list(workers.fixes) if workers is not None else [],
+        fixes=[*own, *(workers.fixes if workers is not None else ())][:MOST_FIXES],
     )
 
 

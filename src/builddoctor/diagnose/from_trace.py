@@ -346,7 +346,14 @@ def _words(facts: Facts) -> dict[str, str]:
 
 
 SENT_TO_MAKERS = (Verdict.RUNAWAY, Verdict.TOOLCHAIN, Verdict.TOO_BIG)
-OF_TEXTS = (Verdict.TOOLCHAIN, Verdict.SOURCE, Verdict.GPU_OOM)
+OF_TEXTS = (
+    Verdict.TOOLCHAIN,
+    Verdict.SOURCE,
+    Verdict.GPU_OOM,
+    Verdict.PYTHON_ENV,
+    Verdict.NETWORK,
+    Verdict.PLATFORM,
+)
 """Here the line that was printed knows more than the verdict; elsewhere a trace knows more than the line."""
 
 
@@ -357,7 +364,9 @@ def ways_out(facts: Facts, verdict: Verdict | None, report: TraceReport) -> list
     text = facts.text
     entry = entry_of(text.entry) if text is not None and text.verdict is verdict else None
     known = remedy_facts(facts, report)
-    own = fixes_of(entry, text.captured, values(known)) if entry and text and verdict in OF_TEXTS else []
+    own: list[Fix] = []
+    if text is not None and entry is not None and verdict in OF_TEXTS:
+        own = fixes_of(entry, text.captured, values(known))
     # What the line itself explains is no maker's business, unless the compiler crashed over it.
     explained = verdict is Verdict.TOOLCHAIN and bool(own) and not crashed(facts)
     if verdict in SENT_TO_MAKERS and not explained and facts.phase is not None:
