@@ -23,7 +23,7 @@ from builddoctor.core.word import Confidence
 from builddoctor.diagnose.catalogue import cause_of, entry_of, fixes_of, layer_of, load_catalogue
 from builddoctor.diagnose.gpu_memory import GpuOom, judge_gpu
 from builddoctor.diagnose.kernel_log import FEWER_CANNOT, is_compiler, judge_kernel
-from builddoctor.diagnose.log_facts import Growth, LogFacts, Survey
+from builddoctor.diagnose.log_facts import SOURCE, Growth, LogFacts, Survey
 from builddoctor.diagnose.log_lines import Blocks
 from builddoctor.diagnose.log_scanner import Reading, Scanner, failure
 from builddoctor.diagnose.remedies import ladder, values
@@ -123,7 +123,7 @@ def judge_text(reading: Reading, facts: LogFacts) -> Diagnosis:
 
 
 def _judge(reading: Reading, facts: LogFacts, cause: Finding | None) -> Diagnosis:
-    if facts.document:
+    if facts.document and not (facts.document == SOURCE and root_line(reading, facts, cause)):
         return _nothing(f"it is {facts.document}: it speaks of failures, and none happened in it")
     kernel = judge_kernel(facts.kernel, facts.jobs)
     if reading.ok and not (kernel and facts.kernel[-1].line > (reading.succeeded or 0)):

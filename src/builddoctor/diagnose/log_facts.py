@@ -476,6 +476,9 @@ FEW = 2
 MANY = 8
 """headings: a report of a failure has few"""
 
+SOURCE = "a source"
+"""by its first line: a log may begin with one, too"""
+
 _LOG = re.compile(
     r"(?m)^\W{0,8}(?:\[ *\d{1,6}/\d{1,6}\] |\[ {0,2}\d{1,3}%\] |FAILED: |Traceback \(most recent call last\):)"
     r"|^(?:g?make(?:\[\d\])?|ninja): (?:\*\*\*|Entering|error)|invoked oom-killer|oom-kill:constraint"
@@ -511,7 +514,7 @@ def what_document(head: str) -> str:
     if _SEARCH.search(head) and 2 * len(re.findall(r"(?m)^[\w./-]{1,120}[:-]\d{1,7}[:-]", head)) > lines:
         return "a search through files"
     if _SOURCE.match(head):
-        return "a source"
+        return SOURCE
     first = _HEADING.search(head)
     if first is not None and not head[: first.start()].strip() and _few(_MARKUP, head):
         return "a document"

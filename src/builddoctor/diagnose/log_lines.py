@@ -215,7 +215,8 @@ LEAST_TIMED = 2
 """lines that say so where there is a time in it: what a logger writes"""
 
 _MARK = re.compile(r"[|\]>)}»] |\ds |: ")
-_TIME = re.compile(r"\d\d:\d\d")
+_TIME = re.compile(r"(?<![\w:.])\d\d:\d\d(?!\d)")
+_TIMED = re.compile(r"(?<![\w:.])0:0")
 _NO_WRAPPING = re.compile(
     r"(?i)error|fatal|warning|note:|fail|kill|abort|traceback|file|cannot|undefined|\.\w{1,4}[:(]\d|^\[ *\d+[/%]|^-- "
     r"|^[\w./+-]*(?:make|ninja|ld|gcc|g\+\+|clang|clang\+\+|cc1plus|nvcc|ptxas|cicc|cmake|configure|collect\d|conda|pip|cargo)\b"
@@ -247,7 +248,7 @@ def wrapping_of(block: bytes) -> re.Pattern[bytes] | None:
 
 def _least(front: str, lines: int) -> float:
     """How many of so many lines have to begin so."""
-    if "0:0" in front:
+    if _TIMED.search(front):
         return LEAST_TIMED
     return max(LEAST_NAMED if front.endswith(": ") else LEAST_TIMED, WRAPPED_SHARE * lines)
 
