@@ -233,9 +233,9 @@ def _of_text(reading: Reading, facts: LogFacts, cause: Finding) -> Diagnosis:
     tool = dict(cause.captured).get("tool", "")
     verdict: Verdict = cause.verdict or Verdict.UNKNOWN
     confidence = _confidence(reading, cause)
-    why = cause_of(entry, cause.captured) if entry is not None else "a text that is known"
     evidence = [_quoted(cause)]
-    known = remedy_facts(facts, tool=tool, text=cause.text)
+    known = remedy_facts(facts, tool=tool, text=cause.text, captured=cause.captured)
+    why = cause_of(entry, cause.captured, values(known)) if entry is not None else "a text that is known"
     if verdict is Verdict.PARALLEL:
         kills = sum(1 for each in reading.findings if each.verdict is Verdict.PARALLEL)
         kill = weigh_kill(facts, tool, max(kills, reading.count(cause.entry)))
@@ -547,8 +547,13 @@ def source_of(*texts: str) -> str:
     return ""
 
 
-def remedy_facts(facts: LogFacts, *, tool: str = "", text: str = "") -> RemedyFacts:
-    """What is known of the build for finding a way out. ``text``: the line that says what died."""
+def remedy_facts(
+    facts: LogFacts, *, tool: str = "", text: str = "", captured: tuple[tuple[str, str], ...] = ()
+) -> RemedyFacts:
+    """What is known of the build for finding a way out.
+
+    ``text``: the line that says what died, or why. ``captured``: what its entry took from it.
+    """
     command = facts.command
     failed = facts.failed[0].text if facts.failed else ""
     grown = next((growth for growth in facts.growth if growth.tool == tool), None)
@@ -562,6 +567,8 @@ def remedy_facts(facts: LogFacts, *, tool: str = "", text: str = "") -> RemedyFa
         jobs=facts.jobs.value if facts.jobs is not None else None,
         nvcc=facts.nvcc,
         gcc=facts.gcc,
+        case=facts.case,
+        captured=captured,
         std=std[1].replace("gnu", "c") if std else "",
         debug=_DEBUG.search(command[:MOST_LOOKED]) is not None if command else None,
         peak_mib=grown.last_mib if grown is not None else None,

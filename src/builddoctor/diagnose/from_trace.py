@@ -17,8 +17,8 @@ from builddoctor.core.evidence import Folder, Scene
 from builddoctor.core.units import format_clock, format_gib, format_mib, shell_word
 from builddoctor.core.verdict import Diagnosis, Fix, Verdict
 from builddoctor.core.word import Confidence
-from builddoctor.diagnose.catalogue import entry_of
-from builddoctor.diagnose.remedies import again, ladder, lower
+from builddoctor.diagnose.catalogue import entry_of, fixes_of
+from builddoctor.diagnose.remedies import again, ladder, lower, values
 from builddoctor.diagnose.remedy_facts import RemedyFacts, settings_of
 from builddoctor.diagnose.rules import (
     Rule,
@@ -31,7 +31,7 @@ from builddoctor.diagnose.rules import (
     file_size_signal,
     text_of_a_kill,
 )
-from builddoctor.diagnose.trace_facts import Facts, ProcessLimit, gather_facts, is_full
+from builddoctor.diagnose.trace_facts import Facts, ProcessLimit, case_of, gather_facts, is_full
 from builddoctor.trace.analysis import Ending, how_it_ended
 from builddoctor.trace.commands import command_of
 from builddoctor.trace.report import Attempt, PhaseRow, TraceReport
@@ -348,10 +348,12 @@ def ways_out(facts: Facts, verdict: Verdict | None, report: TraceReport) -> list
         return []
     text = facts.text
     entry = entry_of(text.entry) if text is not None and text.verdict is verdict else None
-    own = entry.fixes if entry is not None and verdict in OF_TEXTS else ()
+    known = remedy_facts(facts, report)
+    own: list[Fix] = []
+    if entry is not None and text is not None and verdict in OF_TEXTS:
+        own = fixes_of(entry, text.captured, values(known))
     # What the line itself explains is no maker's business, unless the compiler crashed over it.
     explained = verdict is Verdict.TOOLCHAIN and bool(own) and not crashed(facts)
-    known = remedy_facts(facts, report)
     if verdict in SENT_TO_MAKERS and not explained and facts.phase is not None:
         known = msgspec.structs.replace(known, reproduce=repro_command(report, facts.phase))
     if verdict is Verdict.RLIMIT and (limit := breached(facts)) is not None:
@@ -386,6 +388,8 @@ def remedy_facts(facts: Facts, report: TraceReport) -> RemedyFacts:
         threads=None if unit is None else unit.threads,
         jobs=header.window or None,
         nvcc=header.nvcc,
+        case=case_of(report),
+        captured=() if facts.text is None else facts.text.captured,
         peak_mib=facts.peak_mib or None,
         limit_mib=report.limit_mib or None,
         reserve_mib=max(0.0, header.limit_mib - header.budget_mib),

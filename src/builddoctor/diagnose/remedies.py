@@ -20,6 +20,7 @@ import msgspec
 
 from builddoctor.core.units import shell_word
 from builddoctor.core.verdict import Fix, Verdict
+from builddoctor.diagnose.case_facts import case_values
 from builddoctor.diagnose.remedy_facts import (
     GpuOomKind,
     Need,
@@ -224,6 +225,7 @@ def values(facts: RemedyFacts) -> dict[str, str]:
     setter = limit_setter(facts)
     left = _archs_left(facts)
     return {
+        **case_values(facts.case, facts.captured),
         "more": f"{more_gib} GiB or more" if more_gib else "more memory",
         "limit_setting": setter.text.replace("@gib@", str(more_gib or "…")),
         "limit_command": setter.command.replace("@gib@", str(more_gib)) if more_gib else "",

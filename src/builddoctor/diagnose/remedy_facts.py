@@ -14,6 +14,7 @@ import msgspec
 
 from builddoctor.core.project import KnownProject, Spelling
 from builddoctor.core.word import Word
+from builddoctor.diagnose.case_facts import Case
 from builddoctor.projects.catalogue import shipped_projects
 
 
@@ -61,6 +62,10 @@ class RemedyFacts(msgspec.Struct, frozen=True, kw_only=True):
     """its version"""
     gcc: str = ""
     """the host compiler's version"""
+    case: Case = Case()
+    """what else the log says of versions and the system"""
+    captured: tuple[tuple[str, str], ...] = ()
+    """what the line that is the cause says: name and text"""
     std: str = ""
     """``c++20``, as the command line has it"""
     debug: bool | None = None
