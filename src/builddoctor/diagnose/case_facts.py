@@ -58,6 +58,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     torch_builds: bool = False
     """torch's own build code compiles: it reads TORCH_CUDA_ARCH_LIST"""
     cmake_builds: bool = False
+    cuda: bool = False
+    """something of CUDA is named"""
+    pip_downloaded: bool = False
+    """pip builds a source distribution that it has downloaded"""
+    one_at_a_time: bool = False
+    """setuptools itself starts the compilers, one after the other"""
     archs: tuple[str, ...] = ()
     """numbers of those that nvcc was asked for, ``90a``"""
 
@@ -117,6 +123,10 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     ("apt", (b"apt-get ", b"x86_64-linux-gnu", b"aarch64-linux-gnu", b"Ubuntu", b"Debian")),
     ("conda", (b"conda3/", b"/miniconda", b"/anaconda", b"/miniforge", b"/mambaforge", b"/opt/conda/", b"conda/envs/")),
     ("torch_builds", (b"/torch/include", b"\\torch\\include", b"cpp_extension.py", b"TORCH_CUDA_ARCH_LIST")),
+    ("cuda", (b"nvcc", b"cicc", b"ptxas", b"cudafe", b"CUDA", b".cu.o", b".cu:", b"/cuda")),
+    ("pip_downloaded", (b"/pip-install-", b"\\pip-install-")),
+    ("setuptools_failed", (b"error: command '", b"Compile failed: command '")),
+    ("others_build", (b"ninja", b"make[", b"make: ", b"CMakeFiles/", b"bazel", b"cargo", b"meson")),
     ("cmake_builds", (b"CMakeFiles/", b"CMake Error", b"CMakeLists.txt", b"CMAKE_")),
 )
 
@@ -159,6 +169,9 @@ class CaseTable:
             conda="conda" in self._marks,
             torch_builds="torch_builds" in self._marks,
             cmake_builds="cmake_builds" in self._marks,
+            cuda="cuda" in self._marks,
+            pip_downloaded="pip_downloaded" in self._marks,
+            one_at_a_time="setuptools_failed" in self._marks and "others_build" not in self._marks,
             archs=self._archs,
         )
 
@@ -205,12 +218,18 @@ def _archs_of(block: bytes) -> tuple[str, ...]:
 
 
 def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
-    """What ``@name@`` stands for in texts; empty where it is not known. ``captured``: what the line itself says."""
-    said = dict(captured)
+    """What ``@name@`` stands for in texts; empty where it is not known. ``captured``: what the line itself says.
+
+    A pattern has each name once: what ``file_2`` found in another form of a text is ``file`` as well.
+    """
+    said = {re.sub(r"_\d\Z", "", name): value for name, value in captured if value}
     nvcc = case.nvcc or said.get("found", "")
     return {
+        **said,
         "nvcc": nvcc,
         "this_nvcc": f"nvcc {nvcc}" if nvcc else "this nvcc",
+        "nvcc_dashed": nvcc.replace(".", "-"),
+        "pip_source": "pip" if case.pip_downloaded else "",
         "nvcc_unsaid": "" if nvcc else "this nvcc",
         "gcc": case.gcc,
         "this_gcc": f"gcc {case.gcc}" if case.gcc else "this gcc",
@@ -224,11 +243,26 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "on_macos": "macOS" if case.system is System.MACOS else "",
         "on_windows": "Windows" if case.system is System.WINDOWS else "",
         "on_linux": "Linux" if case.system not in (System.MACOS, System.WINDOWS) else "",
+        "torch_toolkit": case.torch_cuda if release(case.torch_cuda) >= MANAGED_SINCE else "",
+        "gcc_that_fits": _gcc_for(nvcc),
         "torch_index": _torch_index(nvcc),
         "distribution_nvcc": case.nvcc_at if case.nvcc_at == "/usr/bin/nvcc" else "",
         **_arch_values(case, nvcc, said.get("arch", "")),
         **_package_values(case, nvcc, said),
     }
+
+
+MANAGED_SINCE = (13, 0)
+"""``builddoctor toolkit install`` has toolkits from that one on"""
+
+_GCC = ((13, 0, 15), (12, 8, 14), (12, 4, 13), (12, 0, 12), (11, 5, 11), (11, 1, 10), (11, 0, 9), (10, 2, 8), (9, 0, 6))
+"""a CUDA, and the newest gcc that it and its next ones take (``crt/host_config.h``)"""
+
+
+def _gcc_for(nvcc: str) -> str:
+    """The newest gcc that nvcc takes; empty where its version is not known."""
+    version = release(nvcc)
+    return next((str(gcc) for major, minor, gcc in _GCC if version >= (major, minor)), "") if version else ""
 
 
 TORCH_INDEXES = ("11.8", "12.1", "12.4", "12.6", "12.8", "12.9", "13.0")
@@ -252,7 +286,7 @@ def _arch_values(case: Case, nvcc: str, arch: str) -> dict[str, str]:
     spelt = _CAPTURED_ARCH.match(arch)
     known = span(Arch(int(spelt[1]), int(spelt[2]), spelt[3])) if spelt is not None else None
     if spelt is None or known is None:
-        return {"arch_when": ""}
+        return {"arch_when": "", "arch_unclear": "this nvcc"}
     version = release(nvcc)
     dropped = known.before is not None and version >= known.before
     too_new = (bool(version) and version < known.since) or (not version and known.before is None)
@@ -264,6 +298,7 @@ def _arch_values(case: Case, nvcc: str, arch: str) -> dict[str, str]:
         "arch_since": since if too_new else "",
         "arch_last": last if dropped else "",
         "arch_dropped": spelled(known.before) if dropped and known.before is not None else "",
+        "arch_unclear": "" if too_new or dropped else "this nvcc",
         "arch_when": f": CUDA {spelled(known.before or ())} dropped it" if dropped else when,
         "arch_before": f"sm_{before}" if before else "",
         "arch_before_setting": _arch_setting(case, [before], ptx=True) if before else "",

@@ -466,6 +466,8 @@ def _alone(facts: LogFacts) -> str:
     """How it is known that no other compiler ran; empty when it is not."""
     if facts.in_flight is not None:
         return "while no other edge ran" if facts.in_flight.value == 1 else ""
+    if facts.case.one_at_a_time and facts.jobs is None:
+        return "while setuptools started one compiler at a time"
     if facts.jobs is not None and facts.jobs.value == 1 and (facts.threads or 1) == 1:
         return "with one compiler at a time"
     return ""
@@ -567,6 +569,7 @@ def remedy_facts(
         jobs=facts.jobs.value if facts.jobs is not None else None,
         nvcc=facts.nvcc,
         gcc=facts.gcc,
+        cuda=facts.case.cuda,
         case=facts.case,
         captured=captured,
         std=std[1].replace("gnu", "c") if std else "",

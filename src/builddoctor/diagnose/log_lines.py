@@ -174,7 +174,7 @@ _PREFIXES = (
     r"::(?:error|warning|notice|debug)(?: [^:]{0,300})?::",
     # BuildKit: the step, the seconds; its summary of a failed step leaves out the step
     r"#\d{1,4} (?:\d{1,6}\.\d{1,4} )?",
-    r"\d{1,6}\.\d{3,4} ",
+    r"(?:\d{1,6}\.\d{3,4}|\d\d\.\d\d|\d{3,6}\.\d) ",
     r"=> => # ",
     r"\[Container\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? ",
     # docker compose; a number instead of a name would be a line of source that gcc shows
@@ -190,6 +190,8 @@ _PREFIXES = (
     # srun --label, mpirun --tag-output, torchrun, ray
     r"\d{1,6}: ",
     r"\[[A-Za-z][\w.-]{0,60}\]: ?",
+    # vLLM's and others' loggers
+    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]\s]{1,80}\] ",
     r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>: ?",
     r"\((?:[\w.]{1,60} )?pid=\d{1,8}(?:, ip=[\d.]{1,15})?\) ",
     # pip's and rattler's trees, quoted text

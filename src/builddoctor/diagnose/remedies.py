@@ -309,7 +309,7 @@ def _ggc_setting(facts: RemedyFacts) -> str:
     """For the compiler that nvcc calls, or for the build's own, by what it compiled; both where that is not known."""
     nvcc = f'NVCC_APPEND_FLAGS="$NVCC_APPEND_FLAGS -Xcompiler {",".join(GGC)}"'
     host = " ".join(f'{name}="${name} {" ".join(GGC)}"' for name in ("CFLAGS", "CXXFLAGS"))
-    if not facts.source:
+    if not facts.source and facts.cuda is not False:
         return f"{nvcc} {host}"
     return nvcc if facts.source.endswith(".cu") else host
 
