@@ -227,6 +227,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
     return {
         **said,
         "nvcc": nvcc,
+        "nvcc_or_another": nvcc or "another version",
         "this_nvcc": f"nvcc {nvcc}" if nvcc else "this nvcc",
         "nvcc_dashed": nvcc.replace(".", "-"),
         "pip_source": "pip" if case.pip_downloaded else "",
@@ -234,7 +235,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "gcc": case.gcc,
         "this_gcc": f"gcc {case.gcc}" if case.gcc else "this gcc",
         "torch": case.torch,
-        "this_torch": f"torch {case.torch}" if case.torch else "this torch",
+        "this_torch": f"torch {case.torch}" if case.torch else "the installed torch",
         "torch_cuda": case.torch_cuda,
         "of_torch_cuda": f"CUDA {case.torch_cuda}" if case.torch_cuda else "another CUDA",
         "python": case.python,
@@ -306,6 +307,10 @@ def _arch_values(case: Case, nvcc: str, arch: str) -> dict[str, str]:
     }
 
 
+OF_MODULES = frozenset(("32", "37", "53", "62", "72", "87", "88", "101", "110"))
+"""architectures of embedded modules, and of one card that few have"""
+
+
 def _is_known(number: str, version: tuple[int, ...]) -> bool:
     spelt = _CAPTURED_ARCH.match(number)
     known = span(Arch(int(spelt[1]), int(spelt[2]), spelt[3])) if spelt is not None else None
@@ -314,7 +319,8 @@ def _is_known(number: str, version: tuple[int, ...]) -> bool:
 
 def _newest_before(version: tuple[int, ...], number: str) -> str:
     """The newest architecture of that toolkit whose PTX an architecture can run."""
-    fitting = [each for each in SPANS if each.isdigit() and int(each) < int(number) and _is_known(each, version)]
+    servers = (each for each in SPANS if each.isdigit() and each not in OF_MODULES)
+    fitting = [each for each in servers if int(each) < int(number) and _is_known(each, version)]
     return max(fitting, key=int, default="")
 
 
@@ -390,6 +396,8 @@ _INSTALLS = {
 def _package_values(case: Case, nvcc: str, said: Mapping[str, str]) -> dict[str, str]:
     package = package_of(said)
     python = f"python{case.python}" if case.python else "python3"
+    if case.system is System.WINDOWS:
+        return {"library_name": package.name if package is not None else ""}
     values = {"python_headers": _install(case.installer, f"{python}-dev", f"{python}-devel")}
     values["gxx_install"] = _install(case.installer, "build-essential", "gcc-c++ make")
     if package is None:

@@ -137,6 +137,8 @@ class Need(Word):
     REPRODUCIBLE = "reproducible"
     UNIT_STOPS = "unit-stops"
     CUDA = "cuda"
+    LIMIT_SET = "limit-set"
+    """not only the machine's own memory: a limit is known, or something that sets one"""
     OWN_MACHINE = "own-machine"
     """no limit is known but the machine's, and no scheduler set it"""
 
@@ -164,6 +166,9 @@ _LACKS: dict[Need, Callable[[RemedyFacts], bool]] = {
     Need.REPRODUCIBLE: lambda facts: not facts.reproduce,
     Need.CUDA: lambda facts: facts.cuda is False,
     Need.OWN_MACHINE: lambda facts: facts.limit_mib is not None or bool(facts.scheduler or facts.container),
+    Need.LIMIT_SET: lambda facts: (
+        not facts.supervised and facts.limit_mib is None and not (facts.scheduler or facts.container)
+    ),
     Need.UNIT_STOPS: lambda facts: not facts.unit_stops,
 }
 """A condition to whether it is known not to hold. Those on debug information, on TMPDIR in memory and on other limits
