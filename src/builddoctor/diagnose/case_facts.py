@@ -290,16 +290,20 @@ def _arch_values(case: Case, nvcc: str, arch: str) -> dict[str, str]:
         return {"arch_when": "", "arch_unclear": "this nvcc"}
     version = release(nvcc)
     dropped = known.before is not None and version >= known.before
-    too_new = (bool(version) and version < known.since) or (not version and known.before is None)
+    too_new = version < known.since if version else known.before is None
+    either = not version and not too_new
     since, last = spelled(known.since), "" if known.before is None else f"{known.before[0] - 1}.x"
     before = _newest_before(version, spelt[1] + spelt[2]) if version and too_new else ""
     left = [each for each in case.archs if each != f"{spelt[1]}{spelt[2]}{spelt[3]}" and _is_known(each, version)]
     when = f": CUDA {since} is the first that does" if too_new else ""
+    if either:
+        when = f": CUDA {since} is the first that does, and {last} the last"
     return {
         "arch_since": since if too_new else "",
         "arch_last": last if dropped else "",
         "arch_dropped": spelled(known.before) if dropped and known.before is not None else "",
-        "arch_unclear": "" if too_new or dropped else "this nvcc",
+        "arch_unclear": "" if too_new or dropped or either else "this nvcc",
+        "arch_either": last if either else "",
         "arch_when": f": CUDA {spelled(known.before or ())} dropped it" if dropped else when,
         "arch_before": f"sm_{before}" if before else "",
         "arch_before_setting": _arch_setting(case, [before], ptx=True) if before else "",
@@ -397,18 +401,22 @@ def _package_values(case: Case, nvcc: str, said: Mapping[str, str]) -> dict[str,
     package = package_of(said)
     python = f"python{case.python}" if case.python else "python3"
     if case.system is System.WINDOWS:
-        return {"library_name": package.name if package is not None else ""}
+        pip = _of_major(package.pip, nvcc.partition(".")[0]) if package is not None else ""
+        return {
+            "library_name": package.name if package is not None else "",
+            "library_pip": pip and f"pip install {pip}",
+        }
     values = {"python_headers": _install(case.installer, f"{python}-dev", f"{python}-devel")}
     values["gxx_install"] = _install(case.installer, "build-essential", "gcc-c++ make")
     if package is None:
         return {"library_name": "", **values}
     installer = case.installer or Installer.APT
-    major = str(release(nvcc)[0]) if nvcc else ""
+    major = nvcc.partition(".")[0]
     named, pip = (_of_major(each, major) for each in (getattr(package, installer, ""), package.pip))
     conda = case.conda and package.conda
     return {
         "library_name": package.name,
-        "library_install": f"{_INSTALLS[installer]}{named}" if named and case.system is not System.WINDOWS else "",
+        "library_install": f"{_INSTALLS[installer]}{named}" if named else "",
         "library_conda": f"conda install -c conda-forge {package.conda}" if conda else "",
         "library_pip": f"pip install {pip}" if pip else "",
         **values,
