@@ -167,7 +167,7 @@ _ISO_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-
 _PREFIXES = (
     rf"{_ISO_TIME} [\w.-]{{1,64}} (?:kernel|[\w./@-]{{1,64}}\[\d{{1,8}}\]): ",
     # GitHub Actions, Azure, Kubernetes, docker logs -t; GitLab's stream mark and containerd's after it
-    rf"{_ISO_TIME}(?: \d\d[OE]\+?| std(?:out|err) [FP])?(?: |$)",
+    rf"{_ISO_TIME}(?: \d\d[OE]\+?| std(?:out|err) [FP])?(?::? |$)",
     # gh run view --log: the job, the step, the time
     r"[^\t]{1,120}\t[^\t]{1,120}\t(?=\ufeff?\d{4}-\d\d-\d\dT)",
     r"##\[[a-z]{1,12}\]",
