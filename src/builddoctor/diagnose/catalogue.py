@@ -57,7 +57,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     versions: str
     """of what it is a text"""
     cause: str
-    """one sentence. ``@name@``, here and in fixes, stands for what the pattern's group of that name found"""
+    """one sentence. ``@name@``, here and in fixes, stands for what the pattern's group of that name found, or for what
+    else is known of the case (``diagnose.case_facts``)"""
     fixes: tuple[Fix, ...] = ()
     """cheapest and least intrusive first"""
     fixes_of: str = ""
@@ -95,9 +96,9 @@ def entry_of(name: str) -> Entry | None:
     return _by_name().get(name)
 
 
-def cause_of(entry: Entry, captured: Iterable[tuple[str, str]]) -> str:
-    """The cause in this case, without the full stop."""
-    return _filled(entry.cause, dict(captured)).rstrip(".")
+def cause_of(entry: Entry, captured: Iterable[tuple[str, str]], known: Mapping[str, str]) -> str:
+    """The cause in this case, without the full stop: filled in as fixes are."""
+    return _filled(entry.cause, {**known, **dict(captured)}).rstrip(".")
 
 
 def fixes_of(entry: Entry, captured: Iterable[tuple[str, str]], known: Mapping[str, str]) -> list[Fix]:
@@ -117,7 +118,7 @@ BLANK = re.compile(r"@(\w+)@")
 
 
 def _filled(text: str, found: Mapping[str, str]) -> str:
-    return BLANK.sub(lambda blank: found.get(blank[1]) or "…", text)
+    return BLANK.sub(lambda blank: found.get(blank[1], "…"), text)
 
 
 def layer_of(name: str) -> int:

@@ -229,9 +229,9 @@ def _of_text(reading: Reading, facts: LogFacts, cause: Finding) -> Diagnosis:
     tool = dict(cause.captured).get("tool", "")
     verdict: Verdict = cause.verdict or Verdict.UNKNOWN
     confidence = _confidence(reading, cause)
-    why = cause_of(entry, cause.captured) if entry is not None else "a text that is known"
     evidence = [_quoted(cause)]
-    known = remedy_facts(facts, tool=tool, text=cause.text)
+    known = remedy_facts(facts, tool=tool, text=cause.text, captured=cause.captured)
+    why = cause_of(entry, cause.captured, values(known)) if entry is not None else "a text that is known"
     if verdict is Verdict.PARALLEL:
         kills = sum(1 for each in reading.findings if each.verdict is Verdict.PARALLEL)
         kill = weigh_kill(facts, tool, max(kills, reading.count(cause.entry)))
@@ -463,6 +463,8 @@ def _alone(facts: LogFacts) -> str:
     """How it is known that no other compiler ran; empty when it is not."""
     if facts.in_flight is not None:
         return "while no other edge ran" if facts.in_flight.value == 1 else ""
+    if facts.case.one_at_a_time and facts.jobs is None:
+        return "while setuptools started one compiler at a time"
     if facts.jobs is not None and facts.jobs.value == 1 and (facts.threads or 1) == 1:
         return "with one compiler at a time"
     return ""
@@ -533,7 +535,9 @@ def of_training(cause: Finding, findings: Sequence[Finding]) -> Diagnosis:
     own: list[Fix] = []
     killed = "it was killed (SIGKILL) and left no traceback of its own: most likely the host's memory ran out"
     if limit is not None and by_limit is not None:
-        killed = f"a training or a server, no build: {cause_of(by_limit, limit.captured)}. The host's memory ran out"
+        killed = (
+            f"a training or a server, no build: {cause_of(by_limit, limit.captured, {})}. The host's memory ran out"
+        )
         own = [fix for fix in fixes_of(by_limit, limit.captured, {}) if not fix.command.startswith("builddoctor")]
     workers = entry_of(DATALOADER if cause.entry == DATALOADER else LAUNCHER)
     return Diagnosis(
@@ -573,8 +577,13 @@ def source_of(*texts: str) -> str:
     return ""
 
 
-def remedy_facts(facts: LogFacts, *, tool: str = "", text: str = "") -> RemedyFacts:
-    """What is known of the build for finding a way out. ``text``: the line that says what died."""
+def remedy_facts(
+    facts: LogFacts, *, tool: str = "", text: str = "", captured: tuple[tuple[str, str], ...] = ()
+) -> RemedyFacts:
+    """What is known of the build for finding a way out.
+
+    ``text``: the line that says what died, or why. ``captured``: what its entry took from it.
+    """
     command = facts.command
     failed = facts.failed[0].text if facts.failed else ""
     grown = next((growth for growth in facts.growth if growth.tool == tool), None)
@@ -588,6 +597,9 @@ def remedy_facts(facts: LogFacts, *, tool: str = "", text: str = "") -> RemedyFa
         jobs=facts.jobs.value if facts.jobs is not None else None,
         nvcc=facts.nvcc,
         gcc=facts.gcc,
+        cuda=facts.case.cuda,
+        case=facts.case,
+        captured=captured,
         std=std[1].replace("gnu", "c") if std else "",
         debug=_DEBUG.search(command[:MOST_LOOKED]) is not None if command else None,
         peak_mib=grown.last_mib if grown is not None else None,

@@ -31,7 +31,7 @@ from builddoctor.diagnose.rules import (
     file_size_signal,
     text_of_a_kill,
 )
-from builddoctor.diagnose.trace_facts import Facts, Printed, ProcessLimit, gather_facts, is_full
+from builddoctor.diagnose.trace_facts import Facts, Printed, ProcessLimit, case_of, gather_facts, is_full
 from builddoctor.trace.analysis import Ending, how_it_ended
 from builddoctor.trace.commands import command_of
 from builddoctor.trace.report import Attempt, PhaseRow, TraceReport
@@ -403,6 +403,8 @@ def remedy_facts(facts: Facts, report: TraceReport) -> RemedyFacts:
         threads=None if unit is None else unit.threads,
         jobs=header.window or None,
         nvcc=header.nvcc,
+        case=case_of(report),
+        captured=() if facts.text is None else facts.text.captured,
         peak_mib=facts.peak_mib or None,
         limit_mib=report.limit_mib or None,
         reserve_mib=max(0.0, header.limit_mib - header.budget_mib),

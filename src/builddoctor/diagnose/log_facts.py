@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from builddoctor.core.units import whole_number
+from builddoctor.diagnose.case_facts import MOST_BLOCKS, Case, CaseTable
 from builddoctor.diagnose.gpu_memory import GpuOom, decode
 from builddoctor.diagnose.kernel_log import MOST_REPORTS, KernelLog, OomReport
 from builddoctor.diagnose.log_lines import Count, Quote, clean, starts_of_lines, text_of
@@ -69,6 +70,7 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     """a line that says in words that something grows"""
     nvcc: str = ""
     gcc: str = ""
+    case: Case = Case()
     kernel: tuple[OomReport, ...] = ()
     gpu: tuple[GpuOom, ...] = ()
     gpu_more: int = 0
@@ -143,6 +145,7 @@ class Survey:
         self._threads: int | None = None
         self._growth = GrowthTable()
         self._nvcc = self._gcc = ""
+        self._case = CaseTable()
 
     def take(self, block: bytes) -> None:
         """The next of ``log_lines.Blocks``."""
@@ -157,6 +160,8 @@ class Survey:
             self._head += block[:LOOKED_AT]
         if self._begun < NEAR_BLOCKS:
             self._begun += 1
+            if self._begun <= MOST_BLOCKS:
+                self._case.feed(block)
             self._surroundings(block, first)
         else:
             self._near.append((first, block))
@@ -167,6 +172,8 @@ class Survey:
         """The facts of all blocks."""
         for first, block in self._near:
             self._surroundings(block, first)
+        for _, block in list(self._near)[-MOST_BLOCKS:]:
+            self._case.feed(block)
         return LogFacts(
             document=what_document(self._head.decode("utf-8", "replace").replace("\r\n", "\n")),
             jobs=self._jobs,
@@ -178,6 +185,7 @@ class Survey:
             grows=self._growth.words,
             nvcc=self._nvcc,
             gcc=self._gcc,
+            case=self._case.found(),
             kernel=tuple(self._kernel.reports),
             gpu=tuple(self._gpu),
             gpu_more=self._gpu_more,

@@ -169,7 +169,7 @@ _ISO_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-
 _PREFIXES = (
     rf"{_ISO_TIME} [\w.-]{{1,64}} (?:kernel|[\w./@-]{{1,64}}\[\d{{1,8}}\]): ",
     # GitHub Actions, Azure, Kubernetes, docker logs -t; GitLab's stream mark and containerd's after it
-    rf"{_ISO_TIME}(?: \d\d[OE]\+?| std(?:out|err) [FP])?(?: |$)",
+    rf"{_ISO_TIME}(?: \d\d[OE]\+?| std(?:out|err) [FP])?(?::? |$)",
     # gh run view --log: the job, the step, the time
     r"[^\t]{1,120}\t[^\t]{1,120}\t(?=\ufeff?\d{4}-\d\d-\d\dT)",
     r"##\[[a-z]{1,12}\]",
@@ -195,6 +195,8 @@ _PREFIXES = (
     # srun --label, mpirun --tag-output, torchrun, ray
     r"\d{1,6}: ",
     r"\[[A-Za-z][\w.-]{0,60}\]: ?",
+    # vLLM's and others' loggers
+    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]\s]{1,80}\] ",
     r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>: ?",
     r"\((?:[\w.]{1,60} )?pid=\d{1,8}(?:, ip=[\d.]{1,15})?\) ",
     # pip's and rattler's trees, quoted text

@@ -20,6 +20,7 @@ import msgspec
 
 from builddoctor.core.units import shell_word
 from builddoctor.core.verdict import Fix, Verdict
+from builddoctor.diagnose.case_facts import case_values
 from builddoctor.diagnose.remedy_facts import (
     GpuOomKind,
     Need,
@@ -224,6 +225,7 @@ def values(facts: RemedyFacts) -> dict[str, str]:
     setter = limit_setter(facts)
     left = _archs_left(facts)
     return {
+        **case_values(facts.case, facts.captured),
         "more": f"{more_gib} GiB or more" if more_gib else "more memory",
         "limit_setting": setter.text.replace("@gib@", str(more_gib or "…")),
         "limit_command": setter.command.replace("@gib@", str(more_gib)) if more_gib else "",
@@ -307,7 +309,7 @@ def _ggc_setting(facts: RemedyFacts) -> str:
     """For the compiler that nvcc calls, or for the build's own, by what it compiled; both where that is not known."""
     nvcc = f'NVCC_APPEND_FLAGS="$NVCC_APPEND_FLAGS -Xcompiler {",".join(GGC)}"'
     host = " ".join(f'{name}="${name} {" ".join(GGC)}"' for name in ("CFLAGS", "CXXFLAGS"))
-    if not facts.source:
+    if not facts.source and facts.cuda is not False:
         return f"{nvcc} {host}"
     return nvcc if facts.source.endswith(".cu") else host
 

@@ -14,6 +14,7 @@ import msgspec
 
 from builddoctor.core.project import KnownProject, Spelling
 from builddoctor.core.word import Word
+from builddoctor.diagnose.case_facts import Case
 from builddoctor.projects.catalogue import shipped_projects
 
 
@@ -61,6 +62,12 @@ class RemedyFacts(msgspec.Struct, frozen=True, kw_only=True):
     """its version"""
     gcc: str = ""
     """the host compiler's version"""
+    cuda: bool | None = None
+    """False: nothing of CUDA is built, so nothing of nvcc's helps"""
+    case: Case = Case()
+    """what else the log says of versions and the system"""
+    captured: tuple[tuple[str, str], ...] = ()
+    """what the line that is the cause says: name and text"""
     std: str = ""
     """``c++20``, as the command line has it"""
     debug: bool | None = None
@@ -129,6 +136,11 @@ class Need(Word):
     """the same, and no shell can raise it"""
     REPRODUCIBLE = "reproducible"
     UNIT_STOPS = "unit-stops"
+    CUDA = "cuda"
+    LIMIT_SET = "limit-set"
+    """not only the machine's own memory: a limit is known, or something that sets one"""
+    OWN_MACHINE = "own-machine"
+    """no limit is known but the machine's, and no scheduler set it"""
 
 
 OLD_STANDARDS = frozenset(("c++03", "c++98", "c++11", "c++14", "c++17", "gnu++11", "gnu++14", "gnu++17"))
@@ -152,6 +164,11 @@ _LACKS: dict[Need, Callable[[RemedyFacts], bool]] = {
     Need.SHELL_LIMIT: lambda facts: not facts.process_limit_flag,
     Need.GROUP_LIMIT: lambda facts: not facts.process_limit or bool(facts.process_limit_flag),
     Need.REPRODUCIBLE: lambda facts: not facts.reproduce,
+    Need.CUDA: lambda facts: facts.cuda is False,
+    Need.OWN_MACHINE: lambda facts: facts.limit_mib is not None or bool(facts.scheduler or facts.container),
+    Need.LIMIT_SET: lambda facts: (
+        not facts.supervised and facts.limit_mib is None and not (facts.scheduler or facts.container)
+    ),
     Need.UNIT_STOPS: lambda facts: not facts.unit_stops,
 }
 """A condition to whether it is known not to hold. Those on debug information, on TMPDIR in memory and on other limits

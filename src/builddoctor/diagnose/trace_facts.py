@@ -13,6 +13,7 @@ from builddoctor.core.events import BuildResult, OutputFinding, SceneMoment, Sce
 from builddoctor.core.evidence import Folder, Group, ProcessLimits, Scene
 from builddoctor.core.phase import Outcome
 from builddoctor.core.verdict import Verdict, Weight
+from builddoctor.diagnose.case_facts import Case, System, case_values
 from builddoctor.diagnose.catalogue import cause_of, entry_of, layer_of
 from builddoctor.diagnose.kernel_log import KernelLog, OomReport
 from builddoctor.trace.report import Attempt, PhaseRow, TraceReport
@@ -300,7 +301,7 @@ def printed(report: TraceReport, died_at_s: float | None) -> Printed | None:
         for weight in (Weight.SAYS, Weight.HINTS):
             found = next((said for said in pool if said.weight == weight), None)
             if found is not None:
-                return _as_printed(found)
+                return _as_printed(found, case_of(report))
     return None
 
 
@@ -309,7 +310,7 @@ def first_error(report: TraceReport) -> Printed | None:
     errors = [said for said in report.said if said.weight in (Weight.HINTS, Weight.SHOWS)]
     after = [said for said in errors if _at_failure(report, said)]
     first = min(after or errors, key=lambda said: (layer_of(said.entry), said.line), default=None)
-    return None if first is None else _as_printed(first)
+    return None if first is None else _as_printed(first, case_of(report))
 
 
 def _at_failure(report: TraceReport, said: OutputFinding) -> bool:
@@ -318,7 +319,13 @@ def _at_failure(report: TraceReport, said: OutputFinding) -> bool:
     return failing is not None and said.line >= failing
 
 
-def _as_printed(said: OutputFinding) -> Printed:
+def case_of(report: TraceReport) -> Case:
+    """What the trace says of versions; it was made under Linux."""
+    nvcc = ".".join(report.header.nvcc.split(".")[:2])
+    return Case(nvcc=nvcc, system=System.LINUX, archs=tuple(arch.removeprefix("sm_") for arch in report.header.archs))
+
+
+def _as_printed(said: OutputFinding, case: Case) -> Printed:
     entry = entry_of(said.entry)
     return Printed(
         entry=said.entry,
@@ -327,6 +334,6 @@ def _as_printed(said: OutputFinding) -> Printed:
         text=said.text,
         line=said.line,
         stream=said.stream,
-        cause="" if entry is None else cause_of(entry, said.captured.items()),
+        cause="" if entry is None else cause_of(entry, said.captured.items(), case_values(case, said.captured.items())),
         captured=tuple(said.captured.items()),
     )

@@ -15,8 +15,8 @@ from itertools import combinations
 from builddoctor.core.check import Check, Status, Topic
 from builddoctor.core.toolchain import HEADER_ONLY, LIBRARIES, WHEEL_NAMES, LibraryCopy, Toolchain, Toolkit
 from builddoctor.doctor.host_compiler_checks import host_checks
-from builddoctor.doctor.tool_versions import Version, knows, release, span, spelled
 from builddoctor.projects.archs import Arch
+from builddoctor.projects.nvcc_archs import Version, knows, release, span, spelled
 from builddoctor.toolchain.cuda_libraries import agree
 
 PIP_FIRST: Version = (13, 0)

@@ -13,8 +13,8 @@ import msgspec
 from builddoctor.core.check import Check, Status, Topic
 from builddoctor.core.toolchain import Toolchain
 from builddoctor.doctor.cuda_checks import install_hint
-from builddoctor.doctor.tool_versions import Version, release, spelled
 from builddoctor.projects.archs import Arch
+from builddoctor.projects.nvcc_archs import Version, release, spelled
 
 
 class Hazard(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from builddoctor.core.check import Check, Status, Topic
 from builddoctor.core.toolchain import HostCompilerChoice, HostLimits, Toolchain, Toolkit
-from builddoctor.doctor.tool_versions import release, spelled
+from builddoctor.projects.nvcc_archs import release, spelled
 from builddoctor.toolchain.cuda_libraries import CLASHES
 from builddoctor.toolchain.discover import HOST_HINT
 

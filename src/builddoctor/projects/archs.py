@@ -1,7 +1,7 @@
 """Device architectures: as they are typed, as each build system wants them, and those of this machine's GPUs.
 
 Names of GPUs and their families are those of NVIDIA's table of compute capabilities (developer.nvidia.com/cuda-gpus).
-Does *not* cover: what an nvcc knows (``doctor.tool_versions``), or the memory of GPUs, which is not the host's.
+Does *not* cover: what an nvcc knows (``projects.nvcc_archs``), or the memory of GPUs, which is not the host's.
 """
 
 from __future__ import annotations

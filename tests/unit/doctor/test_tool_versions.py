@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from builddoctor.doctor.tool_versions import knows, log_version, numbers, short, span
+from builddoctor.doctor.tool_versions import log_version, numbers, short
 from builddoctor.projects.archs import parse_archs
+from builddoctor.projects.nvcc_archs import knows, span
 
 
 def test_versions_are_compared_as_numbers() -> None:

@@ -1,0 +1,134 @@
+"""What a log names of versions and of its system, and the words of advice that follow."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from builddoctor.diagnose.case_facts import (
+    Case,
+    CaseTable,
+    Installer,
+    System,
+    case_values,
+    load_packages,
+    package_of,
+)
+from builddoctor.diagnose.catalogue import load_catalogue
+
+
+def case_of(text: str) -> Case:
+    table = CaseTable()
+    table.feed(text.encode() + b"\n")
+    return table.found()
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("Cuda compilation tools, release 9.2, V9.2.148", "nvcc", "9.2"),
+        ("-- The CUDA compiler identification is NVIDIA 12.4.131", "nvcc", "12.4"),
+        ('-- Found CUDAToolkit: /usr/include (found version "12.1.105")', "nvcc", "12.1"),
+        ("/usr/local/cuda-11.0/bin/nvcc -c x.cu", "nvcc", "11.0"),
+        (r"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v12.9\bin\nvcc.exe x.cu", "nvcc", "12.9"),
+        ("/usr/bin/nvcc -c x.cu", "nvcc_at", "/usr/bin/nvcc"),
+        ("/usr/include/c++/11/bits/std_function.h:435:145: error", "gcc", "11"),
+        ("-- The CXX compiler identification is GNU 12.2.0", "gcc", "12.2.0"),
+        ("torch.__version__  = 1.4.0+cu92", "torch", "1.4.0"),
+        ("torch.__version__  = 1.4.0+cu92", "torch_cuda", "9.2"),
+        ("Collecting torch==2.4.1+cu121", "torch_cuda", "12.1"),
+        ("PyTorch (11.8). Please make sure to use the same CUDA versions.", "torch_cuda", "11.8"),
+        ("/venv/lib/python3.11/site-packages/torch/include", "python", "3.11"),
+        ("clang -arch arm64 -I/Users/u/x -o build/temp.macosx-12-arm64-cpython-310/x.o", "system", System.MACOS),
+        (r"C:\Users\u\x.cu(3): error C2059: syntax error", "system", System.WINDOWS),
+        ("x86_64-redhat-linux-gcc -c /home/u/x.c", "installer", Installer.DNF),
+        ("nvcc -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a", "archs", ("80", "90a")),
+    ],
+)
+def test_what_a_line_names(line: str, name: str, value: object) -> None:
+    """In the words of each tool."""
+    assert getattr(case_of(line), name) == value
+
+
+def test_the_surest_line_counts_wherever_it_stands() -> None:
+    """A path may be a link to something else; nvcc's own word goes before it."""
+    assert (
+        case_of("/usr/local/cuda-12.0/bin/nvcc -c x.cu\nCuda compilation tools, release 12.4, V12.4.131").nvcc == "12.4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("nvcc", "arch", "when", "setting"),
+    [
+        ("11.0", "compute_86", ": CUDA 11.1 is the first that does", "export TORCH_CUDA_ARCH_LIST=8.0+PTX"),
+        ("9.2", "compute_75", ": CUDA 10.0 is the first that does", "export TORCH_CUDA_ARCH_LIST=7.0+PTX"),
+        ("12.4", "sm_100f", ": CUDA 12.9 is the first that does", "export TORCH_CUDA_ARCH_LIST=9.0+PTX"),
+        ("13.0", "compute_70", ": CUDA 13.0 dropped it", ""),
+        ("", "compute_90", ": CUDA 11.8 is the first that does", ""),
+        ("", "compute_70", ": CUDA 9.0 is the first that does, and 12.x the last", ""),
+        ("12.4", "compute_", "", ""),
+    ],
+)
+def test_an_architecture_is_too_new_or_dropped(nvcc: str, arch: str, when: str, setting: str) -> None:
+    """By the table of toolkits, and what the same nvcc can do instead."""
+    values = case_values(Case(nvcc=nvcc, torch_builds=True), [("arch", arch)])
+    assert values["arch_when"] == when
+    assert values.get("arch_before_setting", "") == setting
+
+
+def test_what_is_left_of_the_architectures_is_spelt_as_the_build_reads_it() -> None:
+    """CMake's form where only CMake builds."""
+    case = Case(nvcc="13.0", cmake_builds=True, archs=("70", "80", "90a"))
+    values = case_values(case, [("arch", "compute_70")])
+    assert values["archs_left_setting"] == "rm -rf build && cmake -B build -DCMAKE_CUDA_ARCHITECTURES='80;90a'"
+
+
+@pytest.mark.parametrize(
+    ("nvcc", "index", "gcc"), [("12.2", "cu121", "12"), ("12.8", "cu128", "14"), ("10.2", "", "8"), ("", "", "")]
+)
+def test_what_fits_a_toolkit(nvcc: str, index: str, gcc: str) -> None:
+    """torch's wheels of the same major version, and the newest gcc."""
+    values = case_values(Case(nvcc=nvcc))
+    assert (values["torch_index"], values["gcc_that_fits"]) == (index, gcc)
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ({"file": "infiniband/verbs.h"}, "InfiniBand verbs"),
+        ({"library": "-libverbs"}, "InfiniBand verbs"),
+        ({"library": "libGL.so.1"}, "OpenGL"),
+        ({"library": "-lopenblas"}, "OpenBLAS"),
+        ({"package": "MPI"}, "MPI"),
+        ({"file": "my/own.h"}, None),
+    ],
+)
+def test_the_package_that_holds_it(said: dict[str, str], name: str | None) -> None:
+    """By a header, a library in any form, or CMake's name."""
+    found = package_of(said)
+    assert (found.name if found is not None else None) == name
+
+
+def test_a_package_is_named_as_the_system_names_it() -> None:
+    """A package of one CUDA only where that is known; nothing to install with under Windows."""
+    said = [("file", "mpi.h")]
+    assert case_values(Case(), said)["library_install"] == "apt-get install libopenmpi-dev"
+    assert case_values(Case(installer=Installer.DNF), said)["library_install"] == "dnf install openmpi-devel"
+    assert "library_install" not in case_values(Case(system=System.WINDOWS), said)
+    cudnn = [("file", "cudnn.h")]
+    assert case_values(Case(nvcc="12.4"), cudnn)["library_pip"] == "pip install nvidia-cudnn-cu12"
+    assert case_values(Case(), cudnn)["library_pip"] == ""
+
+
+def test_every_package_can_be_asked_for() -> None:
+    """Its patterns are patterns, and each known header has a package."""
+    for each in load_packages():
+        assert each.name
+        assert each.apt or each.conda
+        assert all(re.compile(pattern) for pattern in (each.headers, each.libraries, each.cmake))
+    entry = next(entry for entry in load_catalogue() if entry.name == "system-header-missing")
+    for line in (entry.example, *entry.also):
+        found = re.search(entry.pattern, line)
+        assert found is not None
+        assert package_of({"file": found["file"] or found["file_2"]}) is not None, line
