@@ -20,7 +20,7 @@ import msgspec
 from builddoctor.core.units import format_mib
 from builddoctor.core.verdict import Diagnosis, Finding, Fix, Verdict, Weight
 from builddoctor.core.word import Confidence
-from builddoctor.diagnose.catalogue import cause_of, entry_of, fixes_of, layer_of, load_catalogue
+from builddoctor.diagnose.catalogue import Layer, cause_of, entry_of, fixes_of, layer_of, load_catalogue
 from builddoctor.diagnose.gpu_memory import GpuOom, judge_gpu
 from builddoctor.diagnose.kernel_log import FEWER_CANNOT, is_compiler, judge_kernel
 from builddoctor.diagnose.log_facts import SOURCE, Growth, LogFacts, Survey
@@ -331,7 +331,8 @@ def _ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
     bad = [number for number, text in numbered if wrong.is_it(text) and not HARMLESS.search(text)]
     bad += [number for number, text in numbered[-LAST_WORDS:] if ENDS_BADLY.search(text)]
     bad += [trail.line for trail in trails]
-    bad += [each.line for each in reading.findings if each.weight is Weight.SHOWS]
+    said = [each for each in reading.findings if each.weight is Weight.SHOWS]
+    bad += [each.line for each in said if layer_of(each.entry) < Layer.DRIVER.rank]
     went_on = max((number for number, text in numbered if WENT_ON.search(text)), default=0)
     return max(bad, default=0) > went_on
 
