@@ -267,7 +267,7 @@ def _gcc_for(nvcc: str) -> str:
 
 
 TORCH_INDEXES = ("11.8", "12.1", "12.4", "12.6", "12.8", "12.9", "13.0")
-"""CUDAs that torch has wheels for at download.pytorch.org"""
+"""CUDAs that torch has wheels for"""
 
 
 def _torch_index(nvcc: str) -> str:
