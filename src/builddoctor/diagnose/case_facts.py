@@ -116,7 +116,7 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
         "windows",
         (b":\\Program Files", b":\\Users\\", b"win-amd64", b"win_amd64", b"\\Microsoft Visual Studio\\", b":\\"),
     ),
-    ("linux", (b"/usr/", b"/home/", b"linux-gnu", b"linux-x86_64", b"linux_x86_64", b"/root/")),
+    ("linux", (b"/usr/", b"/home/", b"linux-gnu", b"linux-x86_64", b"linux_x86_64")),
     ("apk", (b"-alpine-", b"alpine-linux", b"apk add", b"-musl")),
     ("dnf", (b"-redhat-linux", b"dnf install", b"yum install", b"manylinux_", b"/usr/lib64/", b"/usr/local/lib64/")),
     ("pacman", (b"pacman -S", b"x86_64-pc-linux-gnu/1", b"makepkg")),

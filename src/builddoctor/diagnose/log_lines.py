@@ -306,7 +306,7 @@ _BEYOND = re.compile(rb"[\x80-\xff]+")
 class _Text:
     """One text, and what of a block's words it takes to be there."""
 
-    __slots__ = ("beyond", "parts", "text", "words")
+    __slots__ = ("beyond", "key", "parts", "text", "words")
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -323,13 +323,17 @@ class _Text:
                 self.words |= {match[0]}
             else:
                 self.parts += (before + match[0] + after,)
+        self.key = max((*self.parts, *(b" %b " % word for word in self.words)), key=len, default=b"")
+        """the longest of them: what is looked for first"""
 
 
 class Sieve:
     """Texts to be found, as they stand."""
 
     def __init__(self, texts: Iterable[bytes]) -> None:
-        self._texts = [_Text(text) for text in sorted(set(texts))]
+        self._of_key: dict[bytes, list[_Text]] = {}
+        for each in map(_Text, sorted(set(texts))):
+            self._of_key.setdefault(each.key, []).append(each)
 
     def texts_in(self, block: bytes) -> set[bytes]:
         """Those of the texts that the block holds."""
@@ -338,7 +342,9 @@ class Sieve:
         beyond = b"" if block.isascii() else block.translate(None, _ASCII)
         return {
             each.text
-            for each in self._texts
+            for key, texts in self._of_key.items()
+            if key in joined
+            for each in texts
             if each.words <= words
             and all(part in joined for part in each.parts)
             and all(run in beyond for run in each.beyond)
@@ -347,7 +353,8 @@ class Sieve:
 
     def without(self, text: bytes) -> None:
         """That text is no longer of interest."""
-        self._texts = [each for each in self._texts if each.text != text]
+        key = _Text(text).key
+        self._of_key[key] = [each for each in self._of_key[key] if each.text != text]
 
 
 def starts_of_lines(block: bytes, text: bytes) -> Iterator[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -182,10 +183,17 @@ class _Known:
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
-        self.pattern = re.compile(entry.pattern)
-        self.after = re.compile(entry.after) if entry.after else None
         self.count = 0
         self.kept: list[Finding] = []
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        # Compiled where a line has one of the triggers: of most entries none has.
+        return re.compile(self.entry.pattern)
+
+    @cached_property
+    def after(self) -> re.Pattern[str] | None:
+        return re.compile(self.entry.after) if self.entry.after else None
 
     def took(self, finding: Finding) -> list[Finding]:
         self.count += 1
