@@ -1,25 +1,19 @@
-"""The case at hand: versions, system and tools that a log names, and the words of advice that follow from them. Pure.
+"""What a log names of versions and of its system: the case at hand. Pure.
 
-Covers: nvcc, gcc, torch and the CUDA it was built with, Python, the operating system, how it installs packages and
-whether conda is in use; from these, and from what a known line says, words for ``@name@`` in texts: the first toolkit
-that knows an architecture, a setting that the build reads, the package that holds a header.
-Does *not* cover: facts of memory and of failed steps (``diagnose.log_facts``).
+Covers: nvcc, gcc, torch and the CUDA it was built with, Python, the operating system, how it installs packages, whether
+conda is in use, what builds.
+Does *not* cover: words of advice that follow (``case_words``), memory and failed steps (``log_facts``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from importlib import resources
 
 import msgspec
 
-from builddoctor.core.units import shell_word
 from builddoctor.core.word import Word
 from builddoctor.diagnose.log_lines import text_of
-from builddoctor.projects.archs import Arch
-from builddoctor.projects.nvcc_archs import SPANS, release, span, spelled
+from builddoctor.diagnose.system_packages import Installer
 
 
 class System(Word):
@@ -28,17 +22,6 @@ class System(Word):
     LINUX = "linux"
     MACOS = "macos"
     WINDOWS = "windows"
-
-
-class Installer(Word):
-    """What installs a system's own packages."""
-
-    APT = "apt"
-    DNF = "dnf"
-    APK = "apk"
-    PACMAN = "pacman"
-    BREW = "brew"
-    CONDA = "conda"
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,230 +195,3 @@ def _archs_of(block: bytes) -> tuple[str, ...]:
             return tuple(dict.fromkeys(_NUMBER.findall(asked[0])))
         at = block.find(b"compute_", end)
     return ()
-
-
-# -- words that follow -----------------------------------------------------------------------------------------------
-
-
-def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
-    """What ``@name@`` stands for in texts; empty where it is not known. ``captured``: what the line itself says.
-
-    A pattern has each name once: what ``file_2`` found in another form of a text is ``file`` as well.
-    """
-    said = {re.sub(r"_\d\Z", "", name): value for name, value in captured if value}
-    nvcc = case.nvcc or said.get("found", "")
-    return {
-        **said,
-        "nvcc": nvcc,
-        "nvcc_or_another": nvcc or "another version",
-        "this_nvcc": f"nvcc {nvcc}" if nvcc else "this nvcc",
-        "nvcc_dashed": nvcc.replace(".", "-"),
-        "pip_source": "pip" if case.pip_downloaded else "",
-        "nvcc_unsaid": "" if nvcc else "this nvcc",
-        "gcc": case.gcc,
-        "this_gcc": f"gcc {case.gcc}" if case.gcc else "this gcc",
-        "torch": case.torch,
-        "this_torch": f"torch {case.torch}" if case.torch else "the installed torch",
-        "torch_cuda": case.torch_cuda,
-        "of_torch_cuda": f"CUDA {case.torch_cuda}" if case.torch_cuda else "another CUDA",
-        "python": case.python,
-        "conda": "conda" if case.conda else "",
-        "no_conda": "" if case.conda else "the system",
-        "on_macos": "macOS" if case.system is System.MACOS else "",
-        "on_windows": "Windows" if case.system is System.WINDOWS else "",
-        "on_linux": "Linux" if case.system not in (System.MACOS, System.WINDOWS) else "",
-        "torch_toolkit": case.torch_cuda if release(case.torch_cuda) >= MANAGED_SINCE else "",
-        "gcc_that_fits": _gcc_for(nvcc),
-        "torch_index": _torch_index(nvcc),
-        "distribution_nvcc": case.nvcc_at if case.nvcc_at == "/usr/bin/nvcc" else "",
-        **_arch_values(case, nvcc, said.get("arch", "")),
-        **_package_values(case, nvcc, said),
-    }
-
-
-MANAGED_SINCE = (13, 0)
-"""``builddoctor toolkit install`` has toolkits from that one on"""
-
-_GCC = ((13, 0, 15), (12, 8, 14), (12, 4, 13), (12, 0, 12), (11, 5, 11), (11, 1, 10), (11, 0, 9), (10, 2, 8), (9, 0, 6))
-"""a CUDA, and the newest gcc that it and its next ones take (``crt/host_config.h``)"""
-
-
-def _gcc_for(nvcc: str) -> str:
-    """The newest gcc that nvcc takes; empty where its version is not known."""
-    version = release(nvcc)
-    return next((str(gcc) for major, minor, gcc in _GCC if version >= (major, minor)), "") if version else ""
-
-
-TORCH_INDEXES = ("11.8", "12.1", "12.4", "12.6", "12.8", "12.9", "13.0")
-"""CUDAs that torch has wheels for"""
-
-
-def _torch_index(nvcc: str) -> str:
-    """``cu126``: the index with torches of that CUDA, or of the next older one of the same major version."""
-    version = release(nvcc)
-    fitting = [
-        each for each in TORCH_INDEXES if version and version[0] == release(each)[0] and release(each) <= version
-    ]
-    return f"cu{fitting[-1].replace('.', '')}" if fitting else ""
-
-
-_CAPTURED_ARCH = re.compile(r"(?:sm_|compute_)?(\d{1,2})\.?(\d)([af]?)\Z")
-
-
-def _arch_values(case: Case, nvcc: str, arch: str) -> dict[str, str]:
-    """Of an architecture that this nvcc, or this torch, does not take."""
-    spelt = _CAPTURED_ARCH.match(arch)
-    known = span(Arch(int(spelt[1]), int(spelt[2]), spelt[3])) if spelt is not None else None
-    if spelt is None or known is None:
-        return {"arch_when": "", "arch_unclear": "this nvcc"}
-    version = release(nvcc)
-    dropped = known.before is not None and version >= known.before
-    too_new = version < known.since if version else known.before is None
-    either = not version and not too_new
-    since, last = spelled(known.since), "" if known.before is None else f"{known.before[0] - 1}.x"
-    before = _newest_before(version, spelt[1] + spelt[2]) if version and too_new else ""
-    left = [each for each in case.archs if each != f"{spelt[1]}{spelt[2]}{spelt[3]}" and _is_known(each, version)]
-    when = f": CUDA {since} is the first that does" if too_new else ""
-    if either:
-        when = f": CUDA {since} is the first that does, and {last} the last"
-    return {
-        "arch_since": since if too_new else "",
-        "arch_last": last if dropped else "",
-        "arch_dropped": spelled(known.before) if dropped and known.before is not None else "",
-        "arch_unclear": "" if too_new or dropped or either else "this nvcc",
-        "arch_either": last if either else "",
-        "arch_when": f": CUDA {spelled(known.before or ())} dropped it" if dropped else when,
-        "arch_before": f"sm_{before}" if before else "",
-        "arch_before_setting": _arch_setting(case, [before], ptx=True) if before else "",
-        "archs_left_setting": _arch_setting(case, left) if left and dropped else "",
-    }
-
-
-OF_MODULES = frozenset(("32", "37", "53", "62", "72", "87", "88", "101", "110"))
-"""architectures of embedded modules, and of one card that few have"""
-
-
-def _is_known(number: str, version: tuple[int, ...]) -> bool:
-    spelt = _CAPTURED_ARCH.match(number)
-    known = span(Arch(int(spelt[1]), int(spelt[2]), spelt[3])) if spelt is not None else None
-    return known is not None and version >= known.since and (known.before is None or version < known.before)
-
-
-def _newest_before(version: tuple[int, ...], number: str) -> str:
-    """The newest architecture of that toolkit whose PTX an architecture can run."""
-    servers = (each for each in SPANS if each.isdigit() and each not in OF_MODULES)
-    fitting = [each for each in servers if int(each) < int(number) and _is_known(each, version)]
-    return max(fitting, key=int, default="")
-
-
-def _arch_setting(case: Case, numbers: Iterable[str], *, ptx: bool = False) -> str:
-    """A command that says so to what builds."""
-    each = [Arch(int(found[1]), int(found[2]), found[3]) for text in numbers if (found := _CAPTURED_ARCH.match(text))]
-    dotted = ";".join(arch.dotted for arch in each) + "+PTX" * ptx
-    if case.cmake_builds and not case.torch_builds:
-        return (
-            f"rm -rf build && cmake -B build -DCMAKE_CUDA_ARCHITECTURES={shell_word(';'.join(a.number for a in each))}"
-        )
-    return f"export TORCH_CUDA_ARCH_LIST={shell_word(dotted)}"
-
-
-# -- packages of systems ---------------------------------------------------------------------------------------------
-
-
-class SystemPackage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One library, and what its development files are called. Empty where an installer has none."""
-
-    name: str
-    """for people"""
-    headers: str = ""
-    """a pattern of its headers' whole names"""
-    libraries: str = ""
-    """a pattern of its libraries' names, without lib and .so"""
-    cmake: str = ""
-    """a pattern of what CMake's find_package calls it"""
-    apt: str = ""
-    dnf: str = ""
-    apk: str = ""
-    pacman: str = ""
-    brew: str = ""
-    conda: str = ""
-    pip: str = ""
-
-
-class _Packages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    package: tuple[SystemPackage, ...]
-
-
-@lru_cache(maxsize=1)
-def load_packages() -> tuple[SystemPackage, ...]:
-    """All that are known, in the file's order."""
-    return msgspec.toml.decode(
-        resources.files(__package__).joinpath("packages.toml").read_bytes(), type=_Packages
-    ).package
-
-
-def package_of(said: Mapping[str, str]) -> SystemPackage | None:
-    """The package of a header (``file``), a library (``library``) or what CMake calls it (``package``)."""
-    for group, field in (("file", "headers"), ("library", "libraries"), ("package", "cmake")):
-        name = said.get(group, "")
-        if group == "library":
-            name = re.sub(r"\A(?:-l|lib(?=\w))|\.(?:so|dylib|dll|lib|a)\b.*", "", name)
-        for each in load_packages() if name else ():
-            pattern = getattr(each, field)
-            if pattern and re.fullmatch(pattern, name):
-                return each
-    return None
-
-
-_INSTALLS = {
-    Installer.APT: "apt-get install ",
-    Installer.DNF: "dnf install ",
-    Installer.APK: "apk add ",
-    Installer.PACMAN: "pacman -S ",
-    Installer.BREW: "brew install ",
-    Installer.CONDA: "conda install -c conda-forge ",
-}
-
-
-def _package_values(case: Case, nvcc: str, said: Mapping[str, str]) -> dict[str, str]:
-    package = package_of(said)
-    python = f"python{case.python}" if case.python else "python3"
-    if case.system is System.WINDOWS:
-        pip = _of_major(package.pip, nvcc.partition(".")[0]) if package is not None else ""
-        return {
-            "library_name": package.name if package is not None else "",
-            "library_pip": pip and f"pip install {pip}",
-        }
-    values = {"python_headers": _install(case.installer, f"{python}-dev", f"{python}-devel")}
-    values["gxx_install"] = _install(case.installer, "build-essential", "gcc-c++ make")
-    if package is None:
-        return {"library_name": "", **values}
-    installer = case.installer or Installer.APT
-    major = nvcc.partition(".")[0]
-    named, pip = (_of_major(each, major) for each in (getattr(package, installer, ""), package.pip))
-    conda = case.conda and package.conda
-    return {
-        "library_name": package.name,
-        "library_install": f"{_INSTALLS[installer]}{named}" if named else "",
-        "library_conda": f"conda install -c conda-forge {package.conda}" if conda else "",
-        "library_pip": f"pip install {pip}" if pip else "",
-        **values,
-    }
-
-
-def _of_major(package: str, major: str) -> str:
-    """Its name for that CUDA; empty where it has one for each, and the CUDA is not known."""
-    return "" if "@major@" in package and not major else package.replace("@major@", major)
-
-
-def _install(installer: Installer | None, apt: str, dnf: str) -> str:
-    """A command for what every distribution has, with its names of it."""
-    if installer is Installer.DNF:
-        return f"dnf install {dnf}"
-    if installer is Installer.APK:
-        return f"apk add {'build-base' if 'essential' in apt else 'python3-dev'}"
-    if installer is Installer.PACMAN:
-        return f"pacman -S {'base-devel' if 'essential' in apt else 'python'}"
-    if installer is Installer.BREW:
-        return "xcode-select --install" if "essential" in apt else "brew install python"
-    return f"apt-get install {apt}"

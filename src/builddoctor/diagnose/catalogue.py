@@ -58,7 +58,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """of what it is a text"""
     cause: str
     """one sentence. ``@name@``, here and in fixes, stands for what the pattern's group of that name found, or for what
-    else is known of the case (``diagnose.case_facts``)"""
+    else is known of the case (``diagnose.case_words``)"""
     fixes: tuple[Fix, ...] = ()
     """cheapest and least intrusive first"""
     fixes_of: str = ""
@@ -169,8 +169,8 @@ def _with_fixes(entry: Entry, known: dict[str, Entry]) -> Entry:
 
 
 def check(entry: Entry) -> None:
-    """Raises ValueError for an entry that cannot be relied upon: a pattern that does not find its own example, a trigger
-    that is not in it. For tests: what ships was checked by them, and compiling all patterns for it takes 0.2 s."""
+    """Raises ValueError for an entry that cannot be relied upon: a pattern that does not find its own example, or one
+    without a trigger. For tests: what ships was checked by them, and compiling all patterns for it takes 0.2 s."""
 
     def refuse(why: str) -> None:
         raise ValueError(f"{entry.group}: {entry.name}: {why}")

@@ -68,8 +68,6 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     growth: tuple[Growth, ...] = ()
     grows: Quote | None = None
     """a line that says in words that something grows"""
-    nvcc: str = ""
-    gcc: str = ""
     case: Case = Case()
     kernel: tuple[OomReport, ...] = ()
     gpu: tuple[GpuOom, ...] = ()
@@ -115,12 +113,7 @@ _JOBS = re.compile(
 _JOBS_FLAG = re.compile(r"\b(?:ninja|g?make|cmake)\b.{0,400}?(?: -j ?| --parallel[ =]| --jobs[ =])(\d{1,4})\b")
 _IN_FLIGHT = re.compile(r"\[ *\d{1,6}[/ ,]\d{1,6}[ ,;/]{1,3}r(?:unning)?[ =:]?(\d{1,4})\]")
 _THREADS = re.compile(r"--threads[ =](\d{1,3})\b")
-_NVCC = re.compile(
-    r"CUDA compiler identification is NVIDIA (\d[\d.]{1,12})|Cuda compilation tools, release [\d.]+, V(\d[\d.]{1,12})"
-)
-_GCC = re.compile(r"CXX compiler identification is GNU (\d[\d.]{1,12})")
 _JOB_WORDS = (b"MAX_JOBS", b"PARALLEL_LEVEL", b" -j", b"--parallel", b"--jobs")
-_VERSION_WORDS = (b"identification is ", b"Cuda compilation tools")
 
 
 class Survey:
@@ -144,7 +137,6 @@ class Survey:
         self._command_due = False
         self._threads: int | None = None
         self._growth = GrowthTable()
-        self._nvcc = self._gcc = ""
         self._case = CaseTable()
 
     def take(self, block: bytes) -> None:
@@ -183,8 +175,6 @@ class Survey:
             threads=self._threads,
             growth=self._growth.found(),
             grows=self._growth.words,
-            nvcc=self._nvcc,
-            gcc=self._gcc,
             case=self._case.found(),
             kernel=tuple(self._kernel.reports),
             gpu=tuple(self._gpu),
@@ -293,13 +283,6 @@ class Survey:
                 self._job_lines(block, first, word)
         if self._threads is None and b"--threads" in block and (threads := _THREADS.search(_some(block, b"--threads"))):
             self._threads = int(threads[1])
-        if not (self._nvcc and self._gcc):
-            for word in _VERSION_WORDS:
-                for start in starts_of_lines(block, word) if word in block else ():
-                    text = text_of(_line(block, start))
-                    nvcc, gcc = _NVCC.search(text), _GCC.search(text)
-                    self._nvcc = self._nvcc or (nvcc[1] or nvcc[2] if nvcc else "")
-                    self._gcc = self._gcc or (gcc[1] if gcc else "")
         self._growth.feed(block, first)
 
     def _job_lines(self, block: bytes, first: int, word: bytes) -> None:

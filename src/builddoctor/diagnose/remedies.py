@@ -20,7 +20,7 @@ import msgspec
 
 from builddoctor.core.units import shell_word
 from builddoctor.core.verdict import Fix, Verdict
-from builddoctor.diagnose.case_facts import case_values
+from builddoctor.diagnose.case_words import case_values
 from builddoctor.diagnose.remedy_facts import (
     GpuOomKind,
     Need,
@@ -241,7 +241,7 @@ def values(facts: RemedyFacts) -> dict[str, str]:
         "tmpdir": shell_word(facts.tmpdir) if facts.tmpdir else '"${TMPDIR:-/tmp}"',
         "folder": shell_word(facts.cwd) if facts.cwd else ".",
         "than_nvcc": f" than {facts.nvcc}" if facts.nvcc else "",
-        "than_gcc": f" than gcc {facts.gcc}" if facts.gcc else "",
+        "than_gcc": f" than gcc {facts.case.gcc}" if facts.case.gcc else "",
         "off": settings.off,
         "off_text": settings.off_text,
         "debug_off": settings.debug_off,

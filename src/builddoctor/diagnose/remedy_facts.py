@@ -60,8 +60,6 @@ class RemedyFacts(msgspec.Struct, frozen=True, kw_only=True):
     """units that the build tool starts at once"""
     nvcc: str = ""
     """its version"""
-    gcc: str = ""
-    """the host compiler's version"""
     cuda: bool | None = None
     """False: nothing of CUDA is built, so nothing of nvcc's helps"""
     case: Case = Case()

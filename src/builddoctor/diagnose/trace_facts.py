@@ -13,7 +13,8 @@ from builddoctor.core.events import BuildResult, OutputFinding, SceneMoment, Sce
 from builddoctor.core.evidence import Folder, Group, ProcessLimits, Scene
 from builddoctor.core.phase import Outcome
 from builddoctor.core.verdict import Verdict, Weight
-from builddoctor.diagnose.case_facts import Case, System, case_values
+from builddoctor.diagnose.case_facts import Case, System
+from builddoctor.diagnose.case_words import case_values
 from builddoctor.diagnose.catalogue import cause_of, entry_of, layer_of
 from builddoctor.diagnose.kernel_log import KernelLog, OomReport
 from builddoctor.trace.report import Attempt, PhaseRow, TraceReport

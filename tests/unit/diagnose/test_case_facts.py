@@ -6,16 +6,10 @@ import re
 
 import pytest
 
-from builddoctor.diagnose.case_facts import (
-    Case,
-    CaseTable,
-    Installer,
-    System,
-    case_values,
-    load_packages,
-    package_of,
-)
+from builddoctor.diagnose.case_facts import Case, CaseTable, System
+from builddoctor.diagnose.case_words import case_values
 from builddoctor.diagnose.catalogue import load_catalogue
+from builddoctor.diagnose.system_packages import Installer, load_packages, package_of
 
 
 def case_of(text: str) -> Case:

@@ -1,0 +1,83 @@
+"""What a system's own packages are called that hold headers and libraries, and the commands that install them. Pure.
+
+Covers: ``packages.toml``, by a header's, a library's or CMake's name.
+Does *not* cover: packages of Python's that a build needs, which its project names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import resources
+
+import msgspec
+
+from builddoctor.core.word import Word
+
+
+class Installer(Word):
+    """What installs a system's own packages."""
+
+    APT = "apt"
+    DNF = "dnf"
+    APK = "apk"
+    PACMAN = "pacman"
+    BREW = "brew"
+    CONDA = "conda"
+
+
+class SystemPackage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One library, and what its development files are called. Empty where an installer has none."""
+
+    name: str
+    """for people"""
+    headers: str = ""
+    """a pattern of its headers' whole names"""
+    libraries: str = ""
+    """a pattern of its libraries' names, without lib and .so"""
+    cmake: str = ""
+    """a pattern of what CMake's find_package calls it"""
+    apt: str = ""
+    dnf: str = ""
+    apk: str = ""
+    pacman: str = ""
+    brew: str = ""
+    conda: str = ""
+    pip: str = ""
+
+
+class _Packages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    package: tuple[SystemPackage, ...]
+
+
+@lru_cache(maxsize=1)
+def load_packages() -> tuple[SystemPackage, ...]:
+    """All that are known, in the file's order."""
+    return msgspec.toml.decode(
+        resources.files(__package__).joinpath("packages.toml").read_bytes(), type=_Packages
+    ).package
+
+
+def package_of(said: Mapping[str, str]) -> SystemPackage | None:
+    """The package of a header (``file``), a library (``library``) or what CMake calls it (``package``)."""
+    for group, field in (("file", "headers"), ("library", "libraries"), ("package", "cmake")):
+        name = said.get(group, "")
+        if group == "library":
+            name = re.sub(r"\A(?:-l|lib(?=\w))|\.(?:so|dylib|dll|lib|a)\b.*", "", name)
+        for each in load_packages() if name else ():
+            pattern = getattr(each, field)
+            if pattern and re.fullmatch(pattern, name):
+                return each
+    return None
+
+
+INSTALLS = {
+    Installer.APT: "apt-get install ",
+    Installer.DNF: "dnf install ",
+    Installer.APK: "apk add ",
+    Installer.PACMAN: "pacman -S ",
+    Installer.BREW: "brew install ",
+    Installer.CONDA: "conda install -c conda-forge ",
+}
+"""how each begins"""
