@@ -43,8 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     use_tier(config.getoption("tier"))
-    # Whoever starts the run in the background has SIGINT ignored, which builds would inherit.
+    # Whoever starts the run in the background has SIGINT ignored, and nohup SIGHUP, which builds would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # A run that is told to end gives its cgroups back first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Whatever a test's programs leave behind becomes our child, and is seen.

@@ -464,7 +464,8 @@ class _Build:
             self._screen.hurry.set()
         if self.signalled is None:
             self.signalled = number
-            starved = self.scheduler.starved
+            # Where nothing compiles, memory was short for a phase that is gone.
+            starved = self.scheduler.starved and self._compiles
             if starved:
                 # Whatever is asked to end would wait for memory first, and so would we.
                 self._guardian.end_all()
@@ -477,10 +478,14 @@ class _Build:
         else:
             self._guardian.end_all()
 
+    @property
+    def _compiles(self) -> bool:
+        return self._session is not None and bool(self._session.units.open or self._session.phases)
+
     def _grace_is_over(self) -> None:
         if self._guardian is None or self._session is None or self._log is None:
             return
-        if self._session.units.open or self._session.phases:
+        if self._compiles:
             self._guardian.end_all()
         else:
             self._log.tell("nothing compiles, so it is left to end by itself; a second signal ends it at once")
