@@ -65,6 +65,8 @@ class Weight(Word):
     """it fits several causes"""
     TRAILS = "trails"
     """it comes after any failure, and is never a cause"""
+    GUESSES = "guesses"
+    """an error of which only the kind is known: what mostly is behind that kind, where no other line says more"""
     SHOWS = "shows"
     """an error in a tool's own words, which the catalogue knows nothing more of"""
 

@@ -26,6 +26,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
     nvcc = case.nvcc or said.get("found", "")
     return {
         **said,
+        "where": f"{said['file']}:{said['line']}: " if "file" in said and "line" in said else "",
         "nvcc": nvcc,
         "nvcc_or_another": nvcc or "another version",
         "this_nvcc": f"nvcc {nvcc}" if nvcc else "this nvcc",

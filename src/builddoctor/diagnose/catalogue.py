@@ -18,6 +18,7 @@ from builddoctor.core.units import shell_word
 from builddoctor.core.verdict import Fix, Verdict, Weight
 from builddoctor.core.word import Word
 from builddoctor.diagnose.log_lines import text_of
+from builddoctor.diagnose.text_forms import TextForm, pattern_of, triggers_of
 
 
 class Layer(Word):
@@ -44,10 +45,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     verdict: Verdict | None = None
     """what it speaks for; None for what names no cause, or is never one"""
     weight: Weight
+    form: TextForm = TextForm.LINE
+    """what the pattern in the file is; an entry that was read has the whole pattern"""
     pattern: str
     """searched in a cleaned line (``diagnose.log_lines``): no colours, no prefixes of CI, no indentation"""
-    triggers: tuple[str, ...]
-    """of these, every line that the pattern finds holds at least one: what a long log is searched for first"""
+    triggers: tuple[str, ...] = ()
+    """of these, every line that the pattern finds holds at least one: what a long log is searched for first. Without
+    any, those of its form"""
     layer: Layer = Layer.TOOL
     """of what prints it"""
     goes_on: bool = False
@@ -82,7 +86,8 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @lru_cache(maxsize=1)
 def load_catalogue() -> tuple[Entry, ...]:
-    """All entries: those that say the cause first, those that hint at it, those that trail any failure, other errors.
+    """All entries: those that say the cause first, those that hint at it, those that trail any failure, other errors
+    (of which the kind may be known).
 
     Raises ValueError for a name that stands twice, and for fixes of an entry that has none.
     """
@@ -138,7 +143,7 @@ def load_groups() -> tuple[tuple[str, tuple[Entry, ...]], ...]:
         if file.name.endswith(".toml"):
             content = _parse(file.name, file.read_text(encoding="utf-8"))
             group = file.name.removesuffix(".toml")
-            read.append((content.title, [msgspec.structs.replace(entry, group=group) for entry in content.entry]))
+            read.append((content.title, [_whole(entry, group) for entry in content.entry]))
     return tuple((title, tuple(group)) for title, group in _resolved(read))
 
 
@@ -147,6 +152,15 @@ def _parse(name: str, text: str) -> _File:
         return msgspec.toml.decode(text, type=_File)
     except msgspec.MsgspecError as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+def _whole(entry: Entry, group: str) -> Entry:
+    return msgspec.structs.replace(
+        entry,
+        pattern=pattern_of(entry.form, entry.pattern),
+        triggers=entry.triggers or triggers_of(entry.form),
+        group=group,
+    )
 
 
 def _resolved(read: list[tuple[str, list[Entry]]]) -> list[tuple[str, list[Entry]]]:

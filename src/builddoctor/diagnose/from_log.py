@@ -7,7 +7,8 @@ without it: too many, one too large, or one without end; a process of a training
 Does *not* cover: opening files (``cli.explain``), builds that left a trace (``diagnose.from_trace``).
 
 Whatever is said, the root line is shown: the first error of the innermost layer that failed. Where its cause is not
-known the verdict is ``unknown``, with that line; a log of no failure has no verdict.
+known, what mostly is behind an error of its kind is said, or else the verdict is ``unknown``, with that line; a log of
+no failure has no verdict.
 """
 
 from __future__ import annotations
@@ -115,6 +116,8 @@ def judge_text(reading: Reading, facts: LogFacts) -> Diagnosis:
     """The verdict of a whole log."""
     cause = _cause(reading, facts)
     told = _judge(reading, facts, cause)
+    if told.verdict is Verdict.UNKNOWN and not told.cause and (guess := _guess(reading, facts)) is not None:
+        told = _of_text(reading, facts, guess)
     if told.verdict is None:
         return told
     root = root_line(reading, facts, cause)
@@ -160,13 +163,19 @@ def _cause(reading: Reading, facts: LogFacts) -> Finding | None:
     return None
 
 
+def _guess(reading: Reading, facts: LogFacts) -> Finding | None:
+    """Where nothing says or hints at a cause: the root line, if what mostly is behind its kind is known."""
+    root = root_line(reading, facts, None)
+    return root if root is not None and root.weight is Weight.GUESSES else None
+
+
 def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Finding | None:
     """The first error of the innermost layer that failed: what says the cause, else an error in a tool's own words,
     else what make or ninja say of their step. None where the log has no such line."""
     if cause is not None and cause.weight is Weight.SAYS:
         return cause
     for among in _by_step(reading, facts):
-        errors = [each for each in among if each.weight in (Weight.HINTS, Weight.SHOWS)]
+        errors = [each for each in among if each.weight in (Weight.HINTS, Weight.GUESSES, Weight.SHOWS)]
         if errors:
             return min(errors, key=lambda each: (layer_of(each.entry), each.line))
     trails = [each for each in reading.findings if each.weight is Weight.TRAILS]
@@ -252,7 +261,7 @@ def _of_text(reading: Reading, facts: LogFacts, cause: Finding) -> Diagnosis:
 
 def _confidence(reading: Reading, cause: Finding) -> Confidence:
     watched = any(each.verdict in OF_WATCHERS and each.weight is Weight.SAYS for each in reading.findings)
-    if cause.weight is Weight.HINTS:
+    if cause.weight in (Weight.HINTS, Weight.GUESSES):
         return (
             Confidence.MEDIUM
             if cause.verdict not in OF_MEMORY and cause.verdict is not Verdict.UNKNOWN
@@ -331,7 +340,7 @@ def _ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
     bad = [number for number, text in numbered if wrong.is_it(text) and not HARMLESS.search(text)]
     bad += [number for number, text in numbered[-LAST_WORDS:] if ENDS_BADLY.search(text)]
     bad += [trail.line for trail in trails]
-    said = [each for each in reading.findings if each.weight is Weight.SHOWS]
+    said = [each for each in reading.findings if each.weight in (Weight.GUESSES, Weight.SHOWS)]
     bad += [each.line for each in said if layer_of(each.entry) < Layer.DRIVER.rank]
     went_on = max((number for number, text in numbered if WENT_ON.search(text)), default=0)
     return max(bad, default=0) > went_on

@@ -486,6 +486,8 @@ _SOURCE = re.compile(r"\A\s*(?:\"\"\"|#!.*\bpython|import \w|from [\w.]+ import 
 _YAML = re.compile(r"(?m)^ {2,12}(?:- )?(?:runs-on|steps|uses|run|env|image|script|stage|needs|if): ?")
 _SEARCH = re.compile(r"(?m)^[\w./-]{1,120}\.(?:md|rst|txt|sh|py|ya?ml|toml|json|html)[:-]\d{1,7}[:-]")
 _FORMATS = re.compile(r"'%[sd]'|%s: %s|%l?d %s|%zu|\(%s\)")
+_RAISED = re.compile(r"(?m)^\W{0,8}(?:[a-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception): ")
+"""an exception may show the format of its message, as torch's of CUDA versions does"""
 
 
 def what_document(head: str) -> str:
@@ -500,7 +502,7 @@ def what_document(head: str) -> str:
         return "a history of changes"
     if len(_YAML.findall(head)) >= FEW and re.match(r"\s*(?:#.*\n|\s)*[\w'\"-]{1,40}:", head):
         return "a workflow's file"
-    if _few(_FORMATS, head) and len(_FORMATS.findall(head)) * 10 >= lines:
+    if _few(_FORMATS, head) and len(_FORMATS.findall(head)) * 10 >= lines and not _RAISED.search(head):
         return "a list of formats, not of messages"
     if _SEARCH.search(head) and 2 * len(re.findall(r"(?m)^[\w./-]{1,120}[:-]\d{1,7}[:-]", head)) > lines:
         return "a search through files"

@@ -308,7 +308,7 @@ def printed(report: TraceReport, died_at_s: float | None) -> Printed | None:
 
 def first_error(report: TraceReport) -> Printed | None:
     """The first error of the innermost layer that failed, in a tool's own words: of the first failed step, or all."""
-    errors = [said for said in report.said if said.weight in (Weight.HINTS, Weight.SHOWS)]
+    errors = [said for said in report.said if said.weight in (Weight.HINTS, Weight.GUESSES, Weight.SHOWS)]
     after = [said for said in errors if _at_failure(report, said)]
     first = min(after or errors, key=lambda said: (layer_of(said.entry), said.line), default=None)
     return None if first is None else _as_printed(first, case_of(report))

@@ -343,3 +343,32 @@ def test_no_more_than_three_ways_out() -> None:
     verdict = told("MAX_JOBS=16 pip install .", *edge(SIGNAL_9.format(tool="cicc"), threads=4), STOPPED)
     assert verdict.verdict is Verdict.PARALLEL
     assert len(verdict.fixes) == 3
+
+
+# -- errors of which only the kind is known ----------------------------------------------------------------------------
+
+
+def test_where_no_line_says_more_an_error_is_told_by_its_kind() -> None:
+    """What mostly is behind it, with medium confidence, and the line itself."""
+    verdict = told("error[E0432]: unresolved import `foo::bar`", "error: could not compile `x` (lib)")
+    assert (verdict.verdict, verdict.confidence, verdict.cause) == (Verdict.SOURCE, Confidence.MEDIUM, "rustc-said")
+    assert "unresolved import" in verdict.root
+    assert verdict.fixes
+
+
+def test_what_cmake_or_python_say_of_their_own_has_no_kind() -> None:
+    """Anything may be behind it: the line is shown, and no cause is guessed."""
+    verdict = told("CMake Error at CMakeLists.txt:12 (message):", "  The frobnicator is closed.", "")
+    assert verdict.verdict is Verdict.UNKNOWN
+    assert "The frobnicator is closed." in verdict.root
+
+
+def test_any_line_that_says_or_hints_at_a_cause_counts_before_a_kind() -> None:
+    """Wherever it stands."""
+    first = "error[E0432]: unresolved import `foo::bar`"
+    assert told(first, "x.cpp:9:3: error: 'foo' was not declared").cause == "compile-error"
+
+
+def test_a_kind_of_error_before_a_success_is_none() -> None:
+    """What went well in the end has no verdict."""
+    assert told("error[E0432]: unresolved import `foo::bar`", "[100%] Built target x").verdict is None
