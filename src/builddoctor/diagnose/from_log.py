@@ -179,7 +179,34 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
         if errors:
             return min(errors, key=lambda each: (layer_of(each.entry), each.line))
     trails = [each for each in reading.findings if each.weight is Weight.TRAILS]
-    return min(trails, key=lambda each: (layer_of(each.entry), each.line), default=None)
+    driver = min(trails, key=lambda each: (layer_of(each.entry), each.line), default=None)
+    return None if driver is None else _said_before(reading, driver) or driver
+
+
+NEAR = 12
+"""lines that are not empty, before a build tool's own: where the reason stands, if it stands anywhere"""
+
+_FAILS = re.compile(r"(?i)(?:\b|_)(?:error|fatal|failed|failure|bailing out)\b")
+_LACKS = re.compile(
+    r"(?i)\b(?:cannot|can't|could ?n[o']t|unable to|not found|no such|missing|denied|invalid|unsupported|not supported"
+    r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too old|too new|does not exist)\b"
+)
+_NO_REASON = re.compile(
+    r"(?i)\bwarning\b|\bnote: |^-- |^checking |\b(?:no|0) errors?\b|\bError \d+$|\bexit (?:code|status)\b|\bnon-zero\b"
+    r"|\bunfinished jobs\b|\brecipe for target\b|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in|\bskipp"
+)
+
+
+def _said_before(reading: Reading, driver: Finding) -> Finding | None:
+    """Where only the build tool's own line is known: the first line just before it that speaks of an error, else of
+    something that is missing."""
+    told = {each.line for each in reading.findings}
+    before = [each for each in _numbered(reading) if each[0] < driver.line and each[0] not in told][-NEAR:]
+    for words in (_FAILS, _LACKS):
+        for number, text in before:
+            if words.search(text) and not _NO_REASON.search(text):
+                return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=number, text=text)
+    return None
 
 
 def _by_step(reading: Reading, facts: LogFacts) -> tuple[list[Finding], ...]:
@@ -347,9 +374,8 @@ def _ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
 
 
 def _numbered(reading: Reading) -> list[tuple[int, str]]:
-    """The last lines with their numbers, about: empty ones are not among them."""
-    first = reading.lines - len(reading.tail) + 1
-    return [(first + place, text) for place, text in enumerate(reading.tail)]
+    """The last lines that are not empty, with their numbers."""
+    return list(zip(reading.tail_numbers, reading.tail, strict=True))
 
 
 def _growing(facts: LogFacts) -> Diagnosis | None:

@@ -179,6 +179,8 @@ _PREFIXES = (
     # four digits in all, and more from a thousand seconds on
     r"(?:\d\.\d{3}|\d\d\.\d\d|\d{3,6}\.\d|\d{1,6}\.\d{3,4}) ",
     r"=> => # ",
+    # spack's excerpt of a log: the line's number, and which it takes for the error
+    r">> \d{1,6} {2,8}",
     r"\[Container\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? ",
     # docker compose; a number instead of a name would be a line of source that gcc shows
     r"[A-Za-z][\w.-]{0,60} {1,20}\| ",

@@ -60,6 +60,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """a build succeeded, and nothing failed after"""
     tail: tuple[str, ...] = ()
     """the last lines that are not empty, cleaned and masked"""
+    tail_numbers: tuple[int, ...] = ()
+    """of those lines"""
 
     def count(self, entry: str) -> int:
         """Lines that an entry knows."""
@@ -125,6 +127,7 @@ class Scanner:
             succeeded=succeeded or None,
             ok=succeeded > last_bad,
             tail=tuple(text[:LONGEST_SHOWN] for _, text in reversed(tail)),
+            tail_numbers=tuple(number for number, _ in reversed(tail)),
         )
 
     def _entries(self, block: bytes, words: set[bytes]) -> list[Finding]:
