@@ -121,7 +121,8 @@ def judge_text(reading: Reading, facts: LogFacts) -> Diagnosis:
     if told.verdict is None:
         return told
     root = root_line(reading, facts, cause)
-    line = "" if root is None else _quoted(root)
+    # The kernel's and the GPU's reports are read apart from the catalogue: their own line is the evidence.
+    line = next(iter(told.evidence), "") if root is None else _quoted(root)
     return msgspec.structs.replace(told, root=told.root or line, fixes=told.fixes[:MOST_FIXES])
 
 
@@ -183,7 +184,7 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
     return None if driver is None else _said_before(reading, driver) or driver
 
 
-NEAR = 12
+NEAR = 20
 """lines that are not empty, before a build tool's own: where the reason stands, if it stands anywhere"""
 
 _FAILS = re.compile(r"(?i)(?:\b|_)(?:error|fatal|failed|failure|bailing out)\b")

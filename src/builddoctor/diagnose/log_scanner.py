@@ -223,9 +223,14 @@ def _finding(entry: Entry, match: re.Match[str], line: int, text: str) -> Findin
         verdict=entry.verdict,
         weight=entry.weight,
         line=line,
-        text=mask_line(one_line(text))[:LONGEST_SHOWN],
+        text=_shortened(mask_line(one_line(text))),
         captured=tuple((name, value[:LONGEST_SHOWN]) for name, value in groups),
     )
+
+
+def _shortened(text: str) -> str:
+    """Without its middle, where it is too long: a command that died has the reason at its end."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 120]} … {text[-117:]}"
 
 
 # -- landmarks -------------------------------------------------------------------------------------------------------
