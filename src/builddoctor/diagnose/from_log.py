@@ -181,7 +181,7 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
             return min(errors, key=lambda each: (layer_of(each.entry), each.line))
     trails = [each for each in reading.findings if each.weight is Weight.TRAILS]
     driver = min(trails, key=lambda each: (layer_of(each.entry), each.line), default=None)
-    return None if driver is None else _said_before(reading, driver) or driver
+    return None if driver is None else _said_before(reading, driver.line) or driver
 
 
 NEAR = 20
@@ -198,11 +198,11 @@ _NO_REASON = re.compile(
 )
 
 
-def _said_before(reading: Reading, driver: Finding) -> Finding | None:
-    """Where only the build tool's own line is known: the first line just before it that speaks of an error, else of
-    something that is missing."""
+def _said_before(reading: Reading, line: int) -> Finding | None:
+    """Where no text of an error is known but a build tool's own, in that line: the first one just before it that speaks
+    of an error, else of something that is missing."""
     told = {each.line for each in reading.findings}
-    before = [each for each in _numbered(reading) if each[0] < driver.line and each[0] not in told][-NEAR:]
+    before = [each for each in _numbered(reading) if each[0] < line and each[0] not in told][-NEAR:]
     for words in (_FAILS, _LACKS):
         for number, text in before:
             if words.search(text) and not _NO_REASON.search(text):
@@ -343,7 +343,7 @@ def _of_kernel(kernel: tuple[Diagnosis, RemedyFacts], facts: LogFacts, cause: Fi
 
 def _of_nothing_known(reading: Reading, facts: LogFacts) -> Diagnosis:
     trails = [each for each in reading.findings if each.weight is Weight.TRAILS]
-    root = root_line(reading, facts, None)
+    root = root_line(reading, facts, None) or _said_before(reading, reading.lines + 1)
     if reading.failing is None and not _ends_badly(reading, trails):
         if (grown := _growing(facts)) is not None:
             return grown
