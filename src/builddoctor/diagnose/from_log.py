@@ -194,7 +194,8 @@ _LACKS = re.compile(
 )
 _NO_REASON = re.compile(
     r"(?i)\bwarning\b|\bnote: |^-- |^checking |\b(?:no|0) errors?\b|\bError \d+$|\bexit (?:code|status)\b|\bnon-zero\b"
-    r"|\bunfinished jobs\b|\brecipe for target\b|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in|\bskipp"
+    r"|\bunfinished jobs\b|\brecipe for target\b|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
+    r"|\bskipp"
 )
 
 

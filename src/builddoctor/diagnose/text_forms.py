@@ -28,11 +28,11 @@ _PLACE = (
 _ERROR = (
     r"(?:(?:fatal |catastrophic )?(?:[Ee]rror|erro)"
     r"|(?:致命|致命的|schwerwiegender |фатальная )?(?:Fehler|错误|錯誤|erreur|ошибка|エラー|오류|fout|błąd))"
-    r"(?! MSB\d)(?: [A-Z]{1,4}\d{1,5}| #[\d-]{1,8}D?)?(?: fatale?)?(?: ?: ?|：)"
+    r"(?! MSB\d)(?: [A-Z]{1,4}\d{1,5}| #[\d-]{1,8}D?)?(?: fatale?)?(?: ?: ?|\uff1a)"
 )
 _MISSING = (
-    r"(?:[Ee]rror|[Ff]ehler|错误|錯誤|erreur fatale|erreur|irreversibile|errore|error fatal|erro fatal|ошибка|エラー|오류"
-    r"|fout|błąd|hata)(?: C1083: .{1,60}?)?(?: ?[:：]) ?(?:include file )?['\"‘«“]?"
+    r"(?:[Ee]rror|[Ff]ehler|错误|錯誤|erreur fatale|erreur|irreversibile|errore|error fatal|erro fatal|ошибка"
+    r"|エラー|오류|fout|błąd|hata)(?: C1083: .{1,60}?)?(?: ?[:\uff1a]) ?(?:include file )?['\"‘«“]?"
 )
 _NOT_THERE = (
     "No such file or directory",
@@ -67,7 +67,7 @@ def pattern_of(form: TextForm, own: str) -> str:
         return rf"^(?:\d{{1,4}}>)?{_PLACE}{_ERROR}(?P<what>{own})"
     if form is TextForm.MISSING_FILE:
         there = "|".join(_NOT_THERE)
-        closing = r"""(?: ?[:：] ?|['"’»”] ?[:：]? ?)"""
+        closing = r"""(?: ?[:\uff1a] ?|['"’»”] ?[:\uff1a]? ?)"""
         return rf'{_MISSING}(?P<file>{own}){closing}(?:{there})|{_EDG} "(?P<file_2>{own})"'
     return own
 
