@@ -32,7 +32,7 @@ _ERROR = (
 )
 _MISSING = (
     r"(?:[Ee]rror|[Ff]ehler|错误|錯誤|erreur fatale|erreur|irreversibile|errore|error fatal|erro fatal|ошибка"
-    r"|エラー|오류|fout|błąd|hata)(?: C1083: .{1,60}?)?(?: ?[:\uff1a]) ?(?:include file )?['\"‘«“]?"
+    r"|エラー|오류|fout|błąd|hata)(?: C1083: .{1,60}?)?(?: ?[:\uff1a]) ?(?:include file )?['\"\u2018«“]?"
 )
 _NOT_THERE = (
     "No such file or directory",
@@ -67,7 +67,7 @@ def pattern_of(form: TextForm, own: str) -> str:
         return rf"^(?:\d{{1,4}}>)?{_PLACE}{_ERROR}(?P<what>{own})"
     if form is TextForm.MISSING_FILE:
         there = "|".join(_NOT_THERE)
-        closing = r"""(?: ?[:\uff1a] ?|['"’»”] ?[:\uff1a]? ?)"""
+        closing = r"""(?: ?[:\uff1a] ?|['"\u2019»”] ?[:\uff1a]? ?)"""
         return rf'{_MISSING}(?P<file>{own}){closing}(?:{there})|{_EDG} "(?P<file_2>{own})"'
     return own
 
