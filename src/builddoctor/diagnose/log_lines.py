@@ -160,10 +160,10 @@ def _shortened(line: bytes) -> bytes:
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]PX^_][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[ -/]+[0-~]|[0-~])")
 """ECMA-48: control sequences, strings (titles, links, BuildKite's times; a bell may end them), others."""
 
-_PASTED = re.compile(
-    rb"\[(?:\d{1,2}(?:;\d{1,3}){0,4}m(?:\[K)?|m\[K)|\]?8;;(?:https://gcc\.gnu\.org/\S{1,160}?(?=-[fWm])|(?=\]))"
-)
-"""colours, and gcc's links to its options, that lost their escape character when a log was pasted"""
+_PASTED = re.compile(rb"\[(?:\d{1,2}(?:;\d{1,3}){0,4}m(?:\[K)?|m\[K)")
+"""colours that lost their escape character when a log was pasted"""
+_PASTED_LINK = re.compile(rb"\]?8;;(?:https://gcc\.gnu\.org/\S{1,160}?(?=-[fWm])|(?=\]))")
+"""and gcc's links to its options"""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff]+")
 
@@ -271,6 +271,7 @@ def _fronts(text: str) -> Iterator[str]:
 def without_sequences(text: bytes) -> bytes:
     """What a terminal would show as letters, of any number of lines."""
     text = _SEQUENCE.sub(b"", text) if b"\x1b" in text else text
+    text = _PASTED_LINK.sub(b"", text) if b"8;;" in text else text
     return _PASTED.sub(b"", text)
 
 
