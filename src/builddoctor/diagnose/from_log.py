@@ -23,7 +23,7 @@ from builddoctor.core.verdict import Diagnosis, Finding, Fix, Verdict, Weight
 from builddoctor.core.word import Confidence
 from builddoctor.diagnose.catalogue import Layer, cause_of, entry_of, fixes_of, layer_of, load_catalogue
 from builddoctor.diagnose.gpu_memory import GpuOom, judge_gpu
-from builddoctor.diagnose.kernel_log import FEWER_CANNOT, is_compiler, judge_kernel
+from builddoctor.diagnose.kernel_log import FEWER_CANNOT, judge_kernel, of_a_build
 from builddoctor.diagnose.log_facts import SOURCE, Growth, LogFacts, Survey
 from builddoctor.diagnose.log_lines import Blocks
 from builddoctor.diagnose.log_scanner import Reading, Scanner, failure
@@ -133,6 +133,10 @@ def _judge(reading: Reading, facts: LogFacts, cause: Finding | None) -> Diagnosi
     if reading.ok and not (kernel and facts.kernel[-1].line > (reading.succeeded or 0)):
         return _nothing("it went well: nothing failed after the last success")
     if kernel is not None and _kernel_decides(facts, cause):
+        killed = facts.kernel[0]
+        if not any(map(of_a_build, facts.kernel)) and in_training("", reading.tail, facts.command):
+            said = Finding(entry="", verdict=None, weight=Weight.SAYS, line=killed.line, text=killed.text)
+            return of_training(said, reading.findings)
         return _of_kernel(kernel, facts, cause)
     if (gpu := _gpu(facts, cause, reading)) is not None:
         return gpu
@@ -236,8 +240,7 @@ def _is_ninja(reading: Reading, facts: LogFacts) -> bool:
 
 def _kernel_decides(facts: LogFacts, cause: Finding | None) -> bool:
     """The kernel's report is about this build, or about nothing that another text explains."""
-    of_build = any(is_compiler(report.victim) or any(task.compiler for task in report.tasks) for report in facts.kernel)
-    if of_build:
+    if any(map(of_a_build, facts.kernel)):
         return cause is None or cause.verdict in OF_MEMORY or cause.verdict in (*OF_WATCHERS, Verdict.UNKNOWN)
     return not facts.gpu and (
         cause is None or cause.verdict in OF_MEMORY or cause.verdict in (*OF_WATCHERS, Verdict.UNKNOWN)
@@ -541,11 +544,13 @@ FEW_LINES = 2
 MOST_FIXES = 3
 
 _TRAINING = re.compile(
-    r"(?i)\b(?:epoch|step|iteration|iter|batch)s?\b[ :=/\[]{1,3}\d|\bloss\b[ :='\"]{1,4}\d|\d(?:it/s|s/it)\b"
+    r"(?i)\b(?:epoch|step|iteration|iter|batch)s?\b[ :=/\[]{1,3}\d|\bloss\b[ :='\"]{1,4}\d|[\d?](?:it/s|s/it)\b"
+    r"|\bsigkill_handler\b"
     r"|\btorchrun\b|\baccelerate launch\b|\bdeepspeed\b|\btrain\w*\.py\b|\bDataLoader\b"
     r"|\bLoading (?:safetensors |pt )?checkpoint shards\b|\bvllm serve\b|\bapi_server\b|\bUvicorn running\b"
     r"|\btritonserver\b"
 )
+_PROGRESS = re.compile(r"\d/\d{1,9} \[\d\d:\d\d<.{1,40}(?:it/s|s/it)\]")
 _BUILD = re.compile(
     r"\bnvcc\b|\bcc1plus\b|\bcicc\b|\bptxas\b|\bninja\b|\bg?make(?:\[\d+\])?: |\bg\+\+|\bc\+\+|\bBuilding \w+ object\b"
     r"|\bBuilding wheel\b|\bsetup\.py\b|^FAILED: "
@@ -563,7 +568,9 @@ def in_training(entry: str, tail: Sequence[str], command: str) -> bool:
         return True
     if command or any(_BUILD.search(text) for text in tail):
         return False
-    return sum(_TRAINING.search(text) is not None for text in tail) >= FEW_LINES
+    marks = sum(_TRAINING.search(text) is not None for text in tail)
+    # A progress bar that the kill stands behind is enough.
+    return marks >= FEW_LINES or bool(tail and _PROGRESS.search(tail[-1]))
 
 
 def of_training(cause: Finding, findings: Sequence[Finding]) -> Diagnosis:

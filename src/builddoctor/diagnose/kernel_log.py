@@ -256,7 +256,7 @@ def judge_kernel(reports: Sequence[OomReport], jobs: Count | None = None) -> tup
     """
     if not reports:
         return None
-    report = next((each for each in reports if _of_a_build(each)), reports[0])
+    report = next((each for each in reports if of_a_build(each)), reports[0])
     name, confidence, why = _weigh(report, reports, jobs)
     held = f" at {format_mib(report.victim_mib)}" if report.victim_mib is not None else ""
     verdict = Diagnosis(
@@ -275,7 +275,8 @@ def judge_kernel(reports: Sequence[OomReport], jobs: Count | None = None) -> tup
     return verdict, known
 
 
-def _of_a_build(report: OomReport) -> bool:
+def of_a_build(report: OomReport) -> bool:
+    """A compiler was killed, or ran beside what was."""
     return is_compiler(report.victim) or any(task.compiler for task in report.tasks)
 
 
@@ -294,7 +295,7 @@ def _weigh(report: OomReport, reports: Sequence[OomReport], jobs: Count | None) 
     if report.limit_mib and report.shared_mib is not None and report.shared_mib > MOST_SHARE * report.limit_mib:
         held = f"{format_mib(report.shared_mib)} of it are files in memory (tmpfs, /dev/shm), not processes"
         return Verdict.TMPFS, Confidence.HIGH, f"{whose}, and {held}"
-    build = _of_a_build(report)
+    build = of_a_build(report)
     if build and report.listed_pages and report.compiler_pages < (1 - MOST_SHARE) * report.listed_pages:
         return _held_by_others(report, whose)
     if report.scope is OomScope.PARENT and not report.tasks:

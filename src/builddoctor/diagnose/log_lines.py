@@ -181,6 +181,8 @@ _PREFIXES = (
     # four digits in all, and more from a thousand seconds on
     r"(?:\d\.\d{3}|\d\d\.\d\d|\d{3,6}\.\d|\d{1,6}\.\d{3,4}) ",
     r"=> => # ",
+    # a logger that hands on what a tool said
+    r"\[(?:FATAL|ERROR|WARN|WARNING|INFO|DEBUG)\]:? {1,8}(?=[\w./+-]{1,200}(?::\d{1,6}){0,2}: )",
     # spack's excerpt of a log: the line's number, and which it takes for the error
     r">> \d{1,6} {2,8}",
     r"\[Container\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? ",
