@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,25 @@ def test_the_page_and_its_picture_can_be_exported(program: Program, trace: Path,
     done = program.run("trace", "export", str(trace), "--to", to, "-o", f"out.{to}")
     assert done.returncode == 0, done.stderr
     assert (program.folder / f"out.{to}").read_bytes()[: len(begins)].lower() == begins.lower()
+
+
+@pytest.mark.parametrize(("name", "begins"), [("x.HTML", "<!doctype html>"), ("x.csv", "phase_id,"), ("x.json", "{")])
+def test_the_files_name_says_the_format(program: Program, trace: Path, name: str, begins: str) -> None:
+    """Perfetto's, where it says none."""
+    assert program.run("trace", "export", str(trace), "-o", name).returncode == 0
+    assert (program.folder / name).read_text().startswith(begins)
+
+
+def test_no_trace_is_poured_on_a_terminal(program: Program, trace: Path) -> None:
+    """It is said how to get a file; `-o -` prints it all the same."""
+    ours, theirs = os.openpty()
+    argv = program.argv("trace", "export", str(trace))
+    done = subprocess.run(argv, stdout=theirs, stderr=subprocess.PIPE, text=True, env=program.env, check=False)
+    os.close(theirs)
+    os.close(ours)
+    assert done.returncode == 64
+    assert "this is a terminal" in done.stderr
+    assert "-o build.perfetto.json" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def build(
     recipe: options.RecipeOption = "",
     strategy: options.StrategyOption = "gated",
     memory: options.Memory = "",
-    cores: options.Cores = 0,
+    cores: options.Cores = None,
     toolkit: options.ToolkitOption = "",
     trace: options.TraceFile = "",
     summary: options.SummaryFile = "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,12 +12,16 @@ import typer
 from builddoctor.cli.output import json_text, names_are_whole, page_width, print_answer, print_data, print_notes
 from builddoctor.core.errors import FolderNotWritableError
 from builddoctor.history.store import History
+from builddoctor.recipes.match import squeezed
 from builddoctor.runtime.folders import history_file
+from builddoctor.runtime.units import project_of
 from builddoctor.ui.recipe_page import past_rows, project_rows
 
 app = typer.Typer(no_args_is_help=True, help="The memory and time that earlier builds took.", rich_markup_mode=None)
 
-Project = Annotated[str, typer.Option("--project", metavar="NAME", help="One project, by its name in the list.")]
+Project = Annotated[
+    str, typer.Option("--project", metavar="NAME|FOLDER", help="One project, by its name in the list, or its checkout.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -28,7 +33,7 @@ def show(project: Project = "", json: JsonOption = False) -> None:
         print_data("[]" if json else "no history yet")
         return
     if project:
-        units = history.units(project)
+        units = history.units(_named(history, project))
         print_answer(units, lambda: past_rows(units, width=page_width(), whole=names_are_whole()), json=json)
     else:
         rows = history.projects()
@@ -43,7 +48,7 @@ def clear(project: Project = "", json: JsonOption = False) -> None:
     history = _open()
     gone: int | None = 0
     if history is not None:
-        gone = history.clear(project or None)
+        gone = history.clear(_named(history, project) or None)
         history.close()
         if gone is None or not history.writable:
             problem = history.problem or f"the history {history.path} cannot be written"
@@ -67,6 +72,15 @@ def _open() -> History | None:
     if opened.problem:
         print_notes([f"builddoctor: {opened.problem}"])
     return opened.history
+
+
+def _named(history: History, project: str) -> str:
+    """A project as the list names it: ``flash_attn`` and ``Flash-Attn`` alike, or the folder of its checkout."""
+    names = [row.project for row in history.projects()]
+    if project in names or not project:
+        return project
+    wanted = project_of(project).name if "/" in project or Path(project).is_dir() else project
+    return next((name for name in names if squeezed(name) == squeezed(wanted)), project)
 
 
 def _held(history: History) -> str:

@@ -28,7 +28,7 @@ Memory = Annotated[
     typer.Option("--memory", metavar="SIZE", help="An additional memory limit, e.g. 24GiB; the lowest limit counts."),
 ]
 Cores = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--cores",
         metavar="N",
@@ -91,7 +91,7 @@ def make_request(
     title: str,
     archs: tuple[Arch, ...],
     memory: str,
-    cores: int,
+    cores: int | None,
     toolkit: str,
     trace: str,
     summary: str,
@@ -112,8 +112,8 @@ def make_request(
     ``cache``: an object cache. ``settings``: variables of the project's own, architectures included; without them
     those that any project may read.
     """
-    if cores < 0:
-        raise UsageError(f"--cores {cores}: there is no such number of cores", hint="leave it out to use all cores")
+    if cores is not None and cores < 1:
+        raise UsageError(f"--cores {cores}: a build needs at least 1", hint="leave it out to use all cores")
     chosen_cache(cache, os.environ)
     if summary:
         _check_writable(Path(summary))
@@ -123,7 +123,7 @@ def make_request(
         title=title,
         archs=tuple(arch.sm for arch in archs),
         memory_mib=parse_size_mib(memory) if memory else None,
-        cores=cores or None,
+        cores=cores,
         toolkit=toolkit,
         trace=trace,
         summary=os.path.abspath(summary) if summary else "",

@@ -74,7 +74,7 @@ def plan(
         chosen.recipe,
         name=chosen.name,
         host=host,
-        archs=archs,
+        archs=chosen.archs,
         by_arch=by_arch,
         differs=chosen.distance.words,
         distance=chosen.distance.value,

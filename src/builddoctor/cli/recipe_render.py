@@ -52,7 +52,7 @@ def render(
             "--on", metavar="MACHINE", help="A machine of `machine list`, or a file.  [default: this machine]"
         ),
     ] = "",
-    cores: options.Cores = 0,
+    cores: options.Cores = None,
     memory: Annotated[
         str, typer.Option("--memory", metavar="SIZE", help="The memory that the build gets, e.g. a container's limit.")
     ] = "",
@@ -76,14 +76,14 @@ def render(
         raise UsageError(f"unknown target {to!r}", hint=f"--to {' | '.join(TARGETS)}")
     wanted = tuple(each.sm for each in archs_of(arch, os.environ))
     host = choose_host(
-        SystemRoot(), os.environ, on=on, cores=cores, memory_mib=parse_size_mib(memory) if memory else 0.0
+        SystemRoot(), os.environ, on=on, cores=cores or 0, memory_mib=parse_size_mib(memory) if memory else 0.0
     )
     chosen = choose_for_plan(recipe, host, archs=wanted, version="", env=os.environ, here=Path.cwd())
     plan = make_plan(
         chosen.recipe,
         name=chosen.name,
         host=host,
-        archs=wanted,
+        archs=chosen.archs,
         by_arch=by_arch,
         differs=chosen.distance.words,
         distance=chosen.distance.value,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +36,7 @@ def run(
     recipe: options.RecipeOption = "",
     strategy: options.StrategyOption = "gated",
     memory: options.Memory = "",
-    cores: options.Cores = 0,
+    cores: options.Cores = None,
     toolkit: options.ToolkitOption = "",
     trace: options.TraceFile = "",
     summary: options.SummaryFile = "",
@@ -54,7 +54,7 @@ def run(
     request = options.make_request(
         tuple(command),
         cwd=Path.cwd(),
-        title=printable(" ".join(mask_argv([os.path.basename(command[0]), *command[1:]])))[:60],
+        title=_title(command),
         archs=archs_of(arch, os.environ),
         memory=memory,
         cores=cores,
@@ -74,6 +74,14 @@ def run(
 
         request = staged_request(request, os.environ)
     return run_supervised(request, named_recipe=named_recipe)
+
+
+LONGEST_TITLE = 60
+
+
+def _title(command: Sequence[str]) -> str:
+    text = printable(" ".join(mask_argv([os.path.basename(command[0]), *command[1:]])))
+    return text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 1]}…"
 
 
 def run_supervised(

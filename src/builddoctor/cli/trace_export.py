@@ -136,7 +136,15 @@ _ONE_TABLE = " and ".join(name for name, each in FORMATS.items() if each.one_tab
 
 def export(
     trace: TraceArgument = "last",
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help=" | ".join(FORMATS))] = "perfetto",
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            show_default=False,
+            help=f"{' | '.join(FORMATS)}.  [default: what the file's name ends with, else perfetto]",
+        ),
+    ] = "",
     output: Annotated[
         str,
         typer.Option("-o", "--output", metavar="FILE", help=f"The file; `-` for stdout, with {_TO_STDOUT}."),
@@ -146,6 +154,7 @@ def export(
     ] = "phases",
 ) -> None:
     """Export a trace for other tools: Perfetto (or chrome://tracing), tables, or the page and its picture."""
+    to = to or _by_suffix(output)
     if to not in FORMATS:
         raise UsageError(f"unknown format {to!r}", hint=f"--to {' | '.join(FORMATS)}")
     if table not in TABLES:
@@ -156,6 +165,8 @@ def export(
     if output in ("", "-"):
         if form.text is None:
             raise UsageError(f"{to} cannot go to stdout" if output else f"{to} needs a file", hint=named)
+        if not output and sys.stdout.isatty():
+            raise UsageError(f"a trace as {to} is for a file or a program, and this is a terminal", hint=named)
         form.text(path, table, sys.stdout)
         sys.stdout.flush()
         return
@@ -168,3 +179,8 @@ def export(
         with replacing(target) as new, new.open("w", encoding="utf-8", newline="") as file:
             form.text(path, table, file)
     print_notes([f"written {printable(output)}" + (f"; {form.word}" if form.word else "")])
+
+
+def _by_suffix(output: str) -> str:
+    suffix = Path(output).suffix.lower().removeprefix(".")
+    return next((name for name, form in FORMATS.items() if suffix in (form.suffix, name)), "perfetto")

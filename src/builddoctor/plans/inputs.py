@@ -20,6 +20,7 @@ from builddoctor.core.machine import Machine, NumaNode
 from builddoctor.core.recipe import Recipe
 from builddoctor.core.units import escaped, format_mib, shell_word
 from builddoctor.machines.named import NominalMachine, load_machine
+from builddoctor.projects.archs import archs_of_gpus, parse_archs, visible_archs
 from builddoctor.projects.catalogue import find_known, nearest_project, recognise
 from builddoctor.projects.metadata import project_name, project_version
 from builddoctor.recipes.match import Distance, Wanted, distance, names_of, nearest, squeezed
@@ -39,6 +40,8 @@ class ChosenRecipe(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     recipe: Recipe
     distance: Distance
+    archs: tuple[str, ...] = ()
+    """those wanted: as asked for, else those of the machine's GPUs; empty for the recipe's own"""
 
 
 def choose_host(
@@ -49,7 +52,9 @@ def choose_host(
         found = load_machine(on)
         host = host_of_machine(found) if isinstance(found, Machine) else host_of_profile(found)
         return limited(host, cores=cores, memory_mib=memory_mib)
-    here = host_of_machine(probe_machine(root, env))
+    probed = host_of_machine(probe_machine(root, env))
+    archs = (each.sm for capability in visible_archs(env) for each in parse_archs(capability))
+    here = msgspec.structs.replace(probed, archs=tuple(archs))
     if cores and memory_mib:
         return figures_only(cores=cores, memory_mib=memory_mib, like=here)
     return limited(here, cores=cores, memory_mib=memory_mib)
@@ -64,18 +69,22 @@ def choose_for_plan(
     env: Mapping[str, str],
     here: Path,
 ) -> ChosenRecipe:
-    """A recipe's name goes before a project's; of a project's recipes the nearest is taken. Raises RecipeError."""
+    """A recipe's name goes before a project's; of a project's recipes the nearest is taken. Raises RecipeError.
+
+    A project is planned for the GPUs of that machine, where ``archs`` says nothing else.
+    """
     wanted = Wanted(version=version, archs=tuple(sorted(archs)), host_arch=host.host_arch, page_kib=host.page_kib)
+    there = msgspec.structs.replace(wanted, archs=wanted.archs or host.archs)
     folder = Path(here, os.path.expanduser(named))
     if _is_folder(folder) and (find_known(named) is None or "/" in named):
-        return _of_project(_name_of(folder), named, _with_version(wanted, folder), env)
+        return _of_project(_name_of(folder), named, _with_version(there, folder), env)
     if "/" in named or named.endswith(".toml") or ":" in named:
         return _chosen(find_recipe(named, env, here), named, wanted)
     shelf = shelved(env)
     exact = next((each for each in shelf if squeezed(each.name) == squeezed(named)), None)
     if exact is not None and (exact.recipe is None or not names_of(named) & {squeezed(exact.recipe.project.name)}):
         return _chosen(find_recipe(named, env, here), exact.name, wanted)
-    return _of_project(named, named, wanted, env)
+    return _of_project(named, named, there, env)
 
 
 def _of_project(project: str, named: str, wanted: Wanted, env: Mapping[str, str]) -> ChosenRecipe:
@@ -90,7 +99,7 @@ def _chosen(found: Shelved, name: str, wanted: Wanted) -> ChosenRecipe:
     assert found.recipe is not None, "unreadable recipes were refused"
     version = wanted.version or found.recipe.project.version
     far = distance(found.recipe, msgspec.structs.replace(wanted, version=version))
-    return ChosenRecipe(name=name, origin=found.origin, recipe=found.recipe, distance=far)
+    return ChosenRecipe(name=name, origin=found.origin, recipe=found.recipe, distance=far, archs=wanted.archs)
 
 
 def _no_recipe(project: str, named: str, shelf: Sequence[Shelved]) -> RecipeError:
@@ -141,6 +150,8 @@ class PlanHost(msgspec.Struct, frozen=True, kw_only=True):
     budget_mib: float
     page_kib: int = 4
     surroundings: Surroundings = Surroundings()
+    archs: tuple[str, ...] = ()
+    """what code for its GPUs is compiled for; empty where it has none"""
     contained: bool = False
     """the limit is a cgroup's, and not all memory of a machine"""
     measured: bool = False
@@ -167,6 +178,7 @@ def host_of_profile(machine: NominalMachine) -> PlanHost:
         reserve_mib=machine.reserve_mib,
         budget_mib=machine.budget_mib,
         page_kib=machine.page_kib or 4,
+        archs=tuple(each.sm for each in archs_of_gpus(machine.gpus)),
         surroundings=Surroundings(
             unified_memory=machine.unified_memory, ci_runner=machine.ci_runner, whole_vm=machine.whole_vm
         ),

@@ -37,6 +37,7 @@ NAMED = {
     "a100": "8.0",
     "ampere": "8.0",
     "a10": "8.6",
+    "a10g": "8.6",
     "a40": "8.6",
     "rtx3090": "8.6",
     "orin": "8.7",
@@ -121,6 +122,11 @@ def parse_archs(text: str, *, native: tuple[str, ...] = ()) -> tuple[Arch, ...]:
             if arch not in archs:
                 archs.append(arch)
     return tuple(archs)
+
+
+def archs_of_gpus(text: str) -> tuple[Arch, ...]:
+    """Of a number and a model as makers write it, ``8 x NVIDIA H100 80 GB``; empty where no known name is in it."""
+    return tuple(_parsed(word) for word in _words(text) if word.lower() in NAMED)
 
 
 def _words(text: str) -> list[str]:

@@ -46,6 +46,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run --memory 12XB -- true", UsageError, "not a memory size: '12XB'", "--memory 24GiB"),
         ("build project --memory lots", UsageError, "not a memory size: 'lots'", "--memory 24GiB"),
         ("run --cores -1 -- true", UsageError, "--cores -1", "all cores"),
+        ("run --cores 0 -- true", UsageError, "--cores 0", "all cores"),
         ("run --cores many -- true", UsageError, "'--cores'", "run --help"),
         ("run --arch sm90 -- true", UsageError, "not a device architecture: 'sm90'", "--arch sm_90"),
         ("run --no-such-flag -- true", UsageError, "--no-such-flag", "run --help"),

@@ -64,6 +64,22 @@ def test_a_project_gets_its_nearest_recipe(shelf: Path, capsys: pytest.CaptureFi
     assert told["hazards"][0]["kind"] == "runaway"
 
 
+def test_a_project_is_planned_for_the_gpus_of_that_machine(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless others are asked for; a recipe by its name stays what it is."""
+    hopper = Fingerprint(archs=("sm_90",), host_arch="x86_64")
+    put(shelf, "hopper", msgspec.structs.replace(engine(), fingerprint=hopper))
+    put(shelf, "blackwell", engine())
+
+    def planned(*words: str) -> tuple[str, list[str]]:
+        assert main(["plan", *words, "--on", "dgx-h100", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        return told["recipe"], told["archs"]
+
+    assert planned("TransformerEngine") == ("hopper", ["sm_90"])
+    assert planned("TransformerEngine", "--arch", "sm_100") == ("blackwell", ["sm_100"])
+    assert planned("blackwell") == ("blackwell", ["sm_100"])
+
+
 def test_a_recipe_is_found_by_its_name(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """That of its file."""
     put(shelf, "mine-2.8", small())

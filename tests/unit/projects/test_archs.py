@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builddoctor.core.errors import UsageError
-from builddoctor.projects.archs import Arch, arch_environment, parse_archs
+from builddoctor.machines.named import profiles
+from builddoctor.projects.archs import Arch, arch_environment, archs_of_gpus, parse_archs
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,13 @@ from builddoctor.projects.archs import Arch, arch_environment, parse_archs
 def test_archs_are_read_in_every_usual_form(text: str, sm: list[str]) -> None:
     """Commas, semicolons or blanks between them; each once, in the given order."""
     assert [arch.sm for arch in parse_archs(text)] == sm
+
+
+def test_makers_name_gpus_in_words() -> None:
+    """Of all machines that ship each GPU has an architecture."""
+    assert [each.sm for each in archs_of_gpus("8 x NVIDIA H100 80 GB")] == ["sm_90"]
+    assert not archs_of_gpus("")
+    assert all(archs_of_gpus(each.gpus) for each in profiles() if each.gpus)
 
 
 def test_native_is_this_machines_gpus() -> None:
