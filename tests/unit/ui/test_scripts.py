@@ -182,6 +182,14 @@ def test_a_workflow_keeps_the_build_below_the_runners_memory() -> None:
     assert "runs-on: ubuntu-24.04-arm\n" in arm
 
 
+def test_a_workflow_asks_githubs_runners_for_no_more_than_they_have() -> None:
+    """More cores or memory than theirs: it is for a runner of one's own, and the head says so."""
+    for more in ({"cores": 144}, {"memory_mib": 65536.0}):
+        text = render_workflow(RECIPE, msgspec.structs.replace(PLAN, **more), HOW)
+        assert "runs-on: [self-hosted, Linux, X64]\n" in text
+        assert "# GitHub's own runners have 4 cores and 16.0 GiB" in text
+
+
 def test_a_workflow_that_takes_too_long_says_so() -> None:
     """GitHub ends a job after six hours: the time limit is no more, and the head says what is expected."""
     text = render_workflow(RECIPE, msgspec.structs.replace(PLAN, staged_s=36_000.0), HOW)

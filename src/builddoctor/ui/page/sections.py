@@ -100,7 +100,7 @@ def figures(picture: Picture) -> str:
         ("Units", str(units), plural(len({run.phase_id for run in picture.runs}), "phase")),
         ("Effective MAX_JOBS", f"{jobs:.1f}", f"on {plural(picture.header.cores, 'core')}, most {picture.lanes}"),
         ("Killed by the kernel", str(kills), f"{redone} run again"),
-        ("Waited for memory", format_clock(waits), "all phases together"),
+        ("Waited", format_clock(waits), "for memory or a core, all phases together"),
     ]
     rows = "".join(
         f'<div><dt>{text(name)}</dt><dd>{text(value)}<span class="of">{text(of)}</span></dd></div>'

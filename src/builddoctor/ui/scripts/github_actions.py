@@ -13,6 +13,7 @@ import msgspec
 from builddoctor.core.errors import RecipeError
 from builddoctor.core.plan import Plan
 from builddoctor.core.recipe import Recipe
+from builddoctor.core.units import format_mib
 from builddoctor.ui.scripts.dockerfile import image_for
 from builddoctor.ui.scripts.render_request import RenderWith, needs_of
 from builddoctor.ui.scripts.safe_text import comments, heading, word
@@ -20,6 +21,11 @@ from builddoctor.ui.scripts.shell_files import render_script
 
 RUNNERS = {"aarch64": "ubuntu-24.04-arm"}
 RUNNER = "ubuntu-24.04"
+OWN_RUNNERS = {"aarch64": "[self-hosted, Linux, ARM64]"}
+OWN_RUNNER = "[self-hosted, Linux, X64]"
+HOSTED_CORES, HOSTED_MIB = 4, 16384
+"""of GitHub's own runners for public repositories: more is there only on larger ones, or on one's own
+(https://docs.github.com/en/actions/reference/runners/github-hosted-runners)"""
 MOST_MINUTES = 360
 """GitHub ends a job on its own runners after six hours."""
 
@@ -69,7 +75,9 @@ def render_workflow(recipe: Recipe, plan: Plan, how: RenderWith) -> str:
     needs = needs_of(recipe, plan, how)
     minutes = math.ceil(needs.time_s / 60)
     script = render_script(recipe, plan, how)
-    text = _JOB.replace("@RUNNER@", RUNNERS.get(plan.host_arch, RUNNER))
+    hosted = plan.cores <= HOSTED_CORES and plan.memory_mib <= HOSTED_MIB
+    runner = RUNNERS.get(plan.host_arch, RUNNER) if hosted else OWN_RUNNERS.get(plan.host_arch, OWN_RUNNER)
+    text = _JOB.replace("@RUNNER@", runner)
     values = {
         "MINUTES": str(min(MOST_MINUTES, minutes)),
         "IMAGE": _yaml(how.image or image_for(recipe)),
@@ -82,7 +90,11 @@ def render_workflow(recipe: Recipe, plan: Plan, how: RenderWith) -> str:
     for name, value in values.items():
         text = text.replace(f"@{name}@", value)
     late = [f"It is expected to take up to {minutes} minutes, and GitHub ends it after {MOST_MINUTES}."]
-    head = comments([heading(plan), *(late if minutes > MOST_MINUTES else [])])
+    large = [
+        f"GitHub's own runners have {HOSTED_CORES} cores and {format_mib(HOSTED_MIB)}: this is for one of your own, or a "
+        "larger one, with what the first line says. `--on github-runner` plans for theirs."
+    ]
+    head = comments([heading(plan), *([] if hosted else large), *(late if minutes > MOST_MINUTES else [])])
     return _unread("\n".join([*head, "# .github/workflows/wheels.yml", "", text]))
 
 
