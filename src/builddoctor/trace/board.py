@@ -29,7 +29,7 @@ def board_state(state: BuildState, *, now_s: float | None = None, silent_s: floa
     cores_free = len(running) < header.cores
     waits = sorted(
         (
-            _waiting(phase, header, now_s, free_mib=free_mib, cores_free=cores_free, release_s=release_s)
+            _waiting(phase, header, now_s, budget_mib, free_mib=free_mib, cores_free=cores_free, release_s=release_s)
             for phase in state.open.values()
             if phase.run is None
         ),
@@ -71,14 +71,18 @@ def short_name(source: str, cwd: str) -> str:
     return "/".join(source.split("/")[-3:]) if source.startswith("/") else source
 
 
-def wait_reason(phase: PhaseState, *, needs_mib: float, free_mib: float, cores_free: bool) -> WaitReason:
-    """Why a phase waits: the scheduler's last word, which is old where memory has become free since."""
+def wait_reason(
+    phase: PhaseState, *, needs_mib: float, free_mib: float, budget_mib: float, cores_free: bool
+) -> WaitReason:
+    """Why a phase waits: the scheduler's last word, which is old where memory has become free since. What is beyond the
+    whole budget waits for no memory: it runs when it is alone."""
     if phase.hold is not None:
         reason = WaitReason(phase.hold.reason.value)
     else:
         reason = WaitReason.MEMORY if phase.again else WaitReason.CORES
     if reason is not WaitReason.MEMORY or needs_mib > free_mib:
-        return reason
+        beyond = reason is WaitReason.MEMORY and needs_mib > budget_mib > 0
+        return WaitReason.ALONE if beyond else reason
     return WaitReason.OTHERS if cores_free else WaitReason.CORES
 
 
@@ -103,7 +107,14 @@ def _running(run: RunState, header: Header, now_s: float) -> RunningRow:
 
 
 def _waiting(
-    phase: PhaseState, header: Header, now_s: float, *, free_mib: float, cores_free: bool, release_s: float | None
+    phase: PhaseState,
+    header: Header,
+    now_s: float,
+    budget_mib: float,
+    *,
+    free_mib: float,
+    cores_free: bool,
+    release_s: float | None,
 ) -> WaitingRow:
     # A hold is older than an estimate that a kill has raised since.
     needs_mib = phase.hold.needs_mib if phase.hold is not None else 0.0
@@ -114,7 +125,9 @@ def _waiting(
         source=short_name(phase.row.source, header.cwd),
         needs_mib=needs_mib,
         free_mib=free_mib,
-        reason=wait_reason(phase, needs_mib=needs_mib, free_mib=free_mib, cores_free=cores_free),
+        reason=wait_reason(
+            phase, needs_mib=needs_mib, free_mib=free_mib, budget_mib=budget_mib, cores_free=cores_free
+        ),
         waited_s=now_s - phase.waits_since_s,
         release_s=release_s,
     )

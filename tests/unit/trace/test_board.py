@@ -97,6 +97,20 @@ def test_what_would_fit_now_no_longer_waits_for_memory() -> None:
     assert wait_line(5, held) == "[0:05] waits behind other phases: b.cu cicc"
 
 
+def test_what_is_beyond_the_whole_budget_waits_for_the_others_to_end() -> None:
+    """No memory that becomes free lets it start: it runs when it is alone."""
+    records = (
+        queued(1),
+        tr.admitted(2, 1, 1500, waited_s=1, estimate_mib=1000),
+        queued(2, "/src/b.cu", at_s=3.0),
+        tr.held(3, 2, 8400, 500),
+        tick(4, budget_mib=4000.0),
+    )
+    held = board_state(followed(*records)).held
+    assert held is not None
+    assert wait_line(5, held) == "[0:05] waits to run alone: b.cu cicc, once the others have ended"
+
+
 def test_the_time_left_is_what_the_supervisor_said_less_what_passed() -> None:
     """It knows earlier builds and recipes; a trace does not."""
     build = followed(tick(4, planned=66))
