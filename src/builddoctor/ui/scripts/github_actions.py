@@ -91,8 +91,8 @@ def render_workflow(recipe: Recipe, plan: Plan, how: RenderWith) -> str:
         text = text.replace(f"@{name}@", value)
     late = [f"It is expected to take up to {minutes} minutes, and GitHub ends it after {MOST_MINUTES}."]
     large = (
-        f"GitHub's own runners have {HOSTED_CORES} cores and {format_mib(HOSTED_MIB)}: this is for one of your own, or a "
-        "larger one, with what the first line says. `--on github-runner` plans for theirs."
+        f"GitHub's own runners have {HOSTED_CORES} cores and {format_mib(HOSTED_MIB)}: this is for one of your own, or "
+        "a larger one, with what the first line says. `--on github-runner` plans for theirs."
     )
     head = comments([heading(plan), *([] if hosted else [large]), *(late if minutes > MOST_MINUTES else [])])
     return _unread("\n".join([*head, "# .github/workflows/wheels.yml", "", text]))
