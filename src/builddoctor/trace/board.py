@@ -125,9 +125,7 @@ def _waiting(
         source=short_name(phase.row.source, header.cwd),
         needs_mib=needs_mib,
         free_mib=free_mib,
-        reason=wait_reason(
-            phase, needs_mib=needs_mib, free_mib=free_mib, budget_mib=budget_mib, cores_free=cores_free
-        ),
+        reason=wait_reason(phase, needs_mib=needs_mib, free_mib=free_mib, budget_mib=budget_mib, cores_free=cores_free),
         waited_s=now_s - phase.waits_since_s,
         release_s=release_s,
     )
