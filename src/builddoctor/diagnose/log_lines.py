@@ -186,8 +186,8 @@ _PREFIXES = (
     # spack's excerpt of a log: the line's number, and which it takes for the error
     r"(?:>> \d{1,6} {2,8}|\d{1,6} {2,8}(?=@E@))(?:@[A-Z]@)?",
     # cargo hands on what a build script's compiler said
-    r"(?:cargo::?warning=|warning: "
-    r"(?:[\w-]{1,60}@[\w.+-]{1,30}: |(?=[^\s:()]{1,300}[:(]\d{1,7}.{0,20}: (?:fatal )?error: )))",
+    r"cargo::?warning=",
+    r"warning: (?:[\w-]{1,60}@[\w.+-]{1,30}: |(?=[^\s:()]{1,300}[:(]\d{1,7}.{0,20}: (?:fatal )?error: ))",
     r"\[Container\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? ",
     # docker compose; a number instead of a name would be a line of source that gcc shows
     r"[A-Za-z][\w.-]{0,60} {1,20}\| ",
