@@ -308,20 +308,19 @@ def _tabs_kept(text: str) -> str:
 
 
 _LETTERS = bytes(code if chr(code).isalpha() and code < 128 else 0x20 for code in range(256))
-_ASCII = bytes(range(128))
+_SHAPES = bytes(0x30 if chr(code).isdigit() and code < 128 else code for code in range(256))
 _WORD = re.compile(rb"[A-Za-z]+")
-_BEYOND = re.compile(rb"[\x80-\xff]+")
 
 
 class _Text:
     """One text, and what of a block's words it takes to be there."""
 
-    __slots__ = ("beyond", "key", "parts", "text", "words")
+    __slots__ = ("key", "parts", "shapes", "text", "words")
 
     def __init__(self, text: bytes) -> None:
         self.text = text
-        self.beyond = tuple(_BEYOND.findall(text))
-        """bytes that are no ASCII"""
+        self.shapes = tuple(text.translate(_SHAPES).split())
+        """what stands between blanks, each digit as 0"""
         self.words: frozenset[bytes] = frozenset()
         """words of a block, whole"""
         self.parts: tuple[bytes, ...] = ()
@@ -333,38 +332,45 @@ class _Text:
                 self.words |= {match[0]}
             else:
                 self.parts += (before + match[0] + after,)
-        self.key = max((*self.parts, *(b" %b " % word for word in self.words)), key=len, default=b"")
-        """the longest of them: what is looked for first"""
+        self.key = max(self.words or self.parts, key=len, default=b"")
+        """what is looked for first: the longest whole word, which is quickly looked up, else the longest part"""
 
 
 class Sieve:
     """Texts to be found, as they stand."""
 
     def __init__(self, texts: Iterable[bytes]) -> None:
-        self._of_key: dict[bytes, list[_Text]] = {}
+        self._of_word: dict[bytes, list[_Text]] = {}
+        self._of_part: dict[bytes, list[_Text]] = {}
         for each in map(_Text, sorted(set(texts))):
-            self._of_key.setdefault(each.key, []).append(each)
+            self._by_key(each).setdefault(each.key, []).append(each)
+
+    def _by_key(self, each: _Text) -> dict[bytes, list[_Text]]:
+        return self._of_word if each.words else self._of_part
 
     def texts_in(self, block: bytes) -> set[bytes]:
         """Those of the texts that the block holds."""
         words = set(block.translate(_LETTERS).split())
         joined = b" %b " % b" ".join(words)
-        beyond = b"" if block.isascii() else block.translate(None, _ASCII)
-        return {
-            each.text
-            for key, texts in self._of_key.items()
-            if key in joined
+        near = [self._of_word[word] for word in self._of_word.keys() & words]
+        near += [texts for key, texts in self._of_part.items() if key in joined]
+        likely = [
+            each
+            for texts in near
             for each in texts
-            if each.words <= words
-            and all(part in joined for part in each.parts)
-            and all(run in beyond for run in each.beyond)
-            and each.text in block
-        }
+            if each.words <= words and all(part in joined for part in each.parts)
+        ]
+        if not likely:
+            return set()
+        # A build repeats itself but for its numbers: of what stands between blanks little is left.
+        shapes = b" ".join(set(block.translate(_SHAPES).split()))
+        return {each.text for each in likely if all(part in shapes for part in each.shapes) and each.text in block}
 
     def without(self, text: bytes) -> None:
         """That text is no longer of interest."""
-        key = _Text(text).key
-        self._of_key[key] = [each for each in self._of_key[key] if each.text != text]
+        gone = _Text(text)
+        among = self._by_key(gone)
+        among[gone.key] = [each for each in among[gone.key] if each.text != text]
 
 
 def starts_of_lines(block: bytes, text: bytes) -> Iterator[int]:

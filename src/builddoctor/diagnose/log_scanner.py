@@ -83,6 +83,7 @@ class Scanner:
         self._lines = Lines()
         self._count = 0
         self._before: list[bytes] = []
+        self._open: list[_Open] = []
         self._failing: int | None = None
         self._failed = 0
         self._succeeded = 0
@@ -98,10 +99,10 @@ class Scanner:
         """The next of ``log_lines.Blocks``, in place of bytes to ``feed``; gives back what is new."""
         if not block:
             return []
-        found: list[Finding] = []
+        found = self._continued(block)
         words = self._sieve.texts_in(block)
         if words:
-            found = self._entries(block, words)
+            found += self._entries(block, words)
             self._landmarks(block, words)
         self._count += block.count(b"\n")
         recent = block.rsplit(b"\n", TAIL + 1)[-TAIL - 1 : -1]
@@ -113,6 +114,9 @@ class Scanner:
         rest = self._lines.rest()
         if rest:
             self.scan(without_sequences(rest if rest.endswith(b"\n") else rest + b"\n"))
+        for each in self._open:
+            each.known.took(each.finding())
+        self._open = []
         findings = sorted((finding for known in self._known for finding in known.kept), key=lambda each: each.line)
         last_bad = max([self._failed, *(finding.line for finding in findings)])
         last = enumerate(reversed(self._before))
@@ -145,11 +149,24 @@ class Scanner:
                 if known.count < MOST_COUNTED and (match := known.pattern.search(text)):
                     if known.after and not self._preceded(known.after, block, start):
                         continue
-                    message = _message(block, start) if known.entry.goes_on else ""
-                    found += known.took(_finding(known.entry, match, line, f"{text} {message}".rstrip()))
+                    if known.entry.goes_on:
+                        self._open.append(_Open(known, match, line, text))
+                        found += self._continued(block[block.index(b"\n", start) + 1 :], self._open[-1:])
+                        break
+                    found += known.took(_finding(known.entry, match, line, text))
                     if known.count == MOST_COUNTED:
                         self._forget(place)
                     break
+        return found
+
+    def _continued(self, below: bytes, of: Sequence[_Open] | None = None) -> list[Finding]:
+        """Messages that go on in these lines; gives back those that are whole now."""
+        found: list[Finding] = []
+        for each in list(self._open if of is None else of):
+            each.below += below[: MESSAGE_BYTES - len(each.below)]
+            if each.is_whole:
+                self._open.remove(each)
+                found += each.known.took(each.finding())
         return found
 
     def _preceded(self, after: re.Pattern[str], block: bytes, start: int) -> bool:
@@ -207,13 +224,32 @@ class _Known:
         return [finding]
 
 
-def _message(block: bytes, start: int) -> str:
-    """What stands under a line, up to an empty one."""
-    below = block[block.index(b"\n", start) + 1 :][:MESSAGE_BYTES].split(b"\n")[:MESSAGE_LINES]
-    texts = [text_of(line) for line in below]
-    first = next((place for place, text in enumerate(texts) if text), len(texts))
-    last = next((place for place, text in enumerate(texts) if not text and place > first), len(texts))
-    return " ".join(texts[first:last]).partition(" Call Stack (most recent call first)")[0]
+class _Open:
+    """A finding whose message goes on under its line, up to an empty one."""
+
+    def __init__(self, known: _Known, match: re.Match[str], line: int, text: str) -> None:
+        self.known = known
+        self.below = b""
+        self._match = match
+        self._line = line
+        self._text = text
+
+    @property
+    def is_whole(self) -> bool:
+        """No more of what comes belongs to it."""
+        return len(self.below) >= MESSAGE_BYTES or self.below.count(b"\n") >= MESSAGE_LINES or bool(self._lines()[1])
+
+    def finding(self) -> Finding:
+        """With what there is of it."""
+        message = " ".join(self._lines()[0]).partition(" Call Stack (most recent call first)")[0]
+        return _finding(self.known.entry, self._match, self._line, f"{self._text} {message}".rstrip())
+
+    def _lines(self) -> tuple[list[str], list[str]]:
+        """Those of the message, and what is behind the empty one that ends it."""
+        texts = [text_of(line) for line in self.below.split(b"\n")[:MESSAGE_LINES]]
+        first = next((place for place, text in enumerate(texts) if text), len(texts))
+        last = next((place for place, text in enumerate(texts) if not text and place > first), len(texts))
+        return texts[first:last], texts[last + 1 :]
 
 
 def _finding(entry: Entry, match: re.Match[str], line: int, text: str) -> Finding:
