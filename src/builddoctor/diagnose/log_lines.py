@@ -165,6 +165,10 @@ _PASTED = re.compile(rb"\[(?:\d{1,2}(?:;\d{1,3}){0,4}m(?:\[K)?|m\[K)")
 _PASTED_LINK = re.compile(rb"\]?8;;(?:https://gcc\.gnu\.org/\S{1,160}?(?=-[fWm])|(?=\]))")
 """and gcc's links to its options"""
 
+_QUOTED = {"\u00e2\u20ac\u02dc": "\u2018", "\u00e2\u20ac\u2122": "\u2019", "\u00e2\u20ac\u0153": "\u201c"}
+_QUOTES = re.compile("|".join(_QUOTED))
+"""gcc's quotes in UTF-8 that were read as Windows' own letters when a log was pasted"""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff]+")
 
 _ISO_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
@@ -284,6 +288,8 @@ def text_of(line: bytes) -> str:
     """One line as the tool itself wrote it, to be searched. It may hold credentials."""
     line = without_sequences(line).rstrip(b"\r\n").rpartition(b"\r")[2][:LONGEST_LINE]
     text = line.decode("utf-8", "backslashreplace")
+    if "\u00e2\u20ac" in text:
+        text = _QUOTES.sub(lambda quote: _QUOTED[quote[0]], text)
     if not text.isprintable():
         text = _tabs_kept(text)
     text = text.strip()
