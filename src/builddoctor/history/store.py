@@ -213,8 +213,11 @@ class History:
         return exactly if exactly is not None and exactly.phases else self.nearest(unit)
 
     def projects(self) -> list[ProjectRow]:
-        """All projects, latest first."""
-        query = "SELECT project, COUNT(*), MAX(updated_at) FROM units GROUP BY project ORDER BY MAX(updated_at) DESC"
+        """All projects, latest first. Links are no units that anybody counts."""
+        query = (
+            "SELECT project, SUM(place NOT LIKE 'link %'), MAX(updated_at) FROM units "
+            "GROUP BY project ORDER BY MAX(updated_at) DESC"
+        )
         rows = self._rows(query, ())
         return [ProjectRow(project=str(name), units=count, updated_at=time_of(at)) for name, count, at in rows]
 

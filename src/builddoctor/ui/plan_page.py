@@ -69,7 +69,7 @@ def _what(plan: Plan, trust: str) -> Iterator[Row]:
     yield "recipe", f"{plan.recipe}: {OF_PROVENANCE[plan.provenance]}{runs}", ""
     if plan.differs:
         yield "", f"{'; '.join(plan.differs)}{f': {trust}' if trust else ''}", "yellow"
-    yield "units", f"{len(plan.order)}{_largest(plan)}", ""
+    yield "units", f"{sum(not place.startswith('link ') for place in plan.order)}{_largest(plan)}", ""
     for text in plan.too_big[:MOST_TOO_BIG]:
         yield "too big", f"{text}: does not fit here, even alone", "bold red"
     if plan.too_big[MOST_TOO_BIG:]:

@@ -57,10 +57,10 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def totals(recipe: Recipe) -> Totals:
-    """Of the whole recipe."""
+    """Of the whole recipe. A link is no unit that anybody counts, as on the board and in a trace."""
     largest = max(recipe.units, key=peak_mib, default=None)
     return Totals(
-        units=len(recipe.units),
+        units=sum(not unit.after_all for unit in recipe.units),
         phases=sum(len(unit.phases) for unit in recipe.units),
         largest_mib=peak_mib(largest) if largest is not None else 0.0,
         largest=largest.place if largest is not None else "",

@@ -50,7 +50,7 @@ def test_a_trace_becomes_a_recipe_on_stdout(capsys: Capture) -> None:
     code, out, err = ran(capsys, "from-trace", "1.jsonl")
     assert code == 0
     assert [unit.place for unit in parse_recipe(out, "x").units] == ["a.cu", "link x"]
-    assert err == "builddoctor: 2 units, 7 phases; next: keep it with -o demo.toml\n"
+    assert err == "builddoctor: 1 unit, 7 phases; next: keep it with -o demo.toml\n"
 
 
 def test_a_trace_is_found_by_its_id_or_as_the_last(capsys: Capture) -> None:
@@ -75,7 +75,7 @@ def test_a_recipe_is_written_and_nothing_but_words_is_said(capsys: Capture) -> N
     """stdout stays empty; the file can be read."""
     code, out, err = ran(capsys, "from-trace", "1.jsonl", "-o", "new.toml", "--name", "other")
     assert (code, out) == (0, "")
-    assert err.startswith("builddoctor: wrote new.toml: 2 units, 7 phases; next: builddoctor recipe show new.toml")
+    assert err.startswith("builddoctor: wrote new.toml: 1 unit, 7 phases; next: builddoctor recipe show new.toml")
     assert read_recipe(Path("new.toml")).project.name == "other"
 
 
@@ -95,7 +95,7 @@ def test_a_recipe_that_is_there_grows_and_keeps_its_comments(capsys: Capture) ->
     before = Path("new.toml").read_bytes()
     code, out, err = ran(capsys, "from-trace", "2.jsonl", "-o", "new.toml")
     assert (code, out) == (0, "")
-    assert "nothing new: 2 units, 7 phases as before" in err
+    assert "nothing new: 1 unit, 7 phases as before" in err
     assert Path("new.toml").read_bytes() == before
 
 
