@@ -69,7 +69,7 @@ def test_the_board_fits_the_terminal_and_says_what_counts(program: Program, colu
         assert re.search(r"_cuda_kernel\.cpp|gelu\.cpp", row)
         assert re.search(r" 2[45]\d MiB of ~\S+ [GM]iB +\d:\d\d$", row)
         waits = next(line for line in board if line.startswith("waits"))
-        assert re.match(r"waits     for \d\.\d GiB: \S+\.cpp host, \d+ MiB free", waits)
+        assert re.match(r"waits     to run alone: \S+\.cpp host, once the oth", waits)
         assert not tmux.cursor()
         (program.folder / "done").touch()
         text = tmux.wait_for_prompt()
@@ -137,7 +137,7 @@ def test_d_shows_more_and_less(program: Program, tmux: Tmux) -> None:
     tmux.wait_for(lambda text: running(text) and "1 more wait" in text)
     tmux.key("d")
     text = tmux.wait_for(lambda text: "fewer details" in text)
-    assert len(re.findall(r"for \d\.\d GiB: \S+\.cpp host, \d+ MiB free +\d:\d\d$", text, re.MULTILINE)) == 2
+    assert len(re.findall(r"to run alone: \S+\.cpp host, once the others have ended +\d:\d\d$", text, re.MULTILINE)) == 2
     tmux.resize(160, 40)
     assert re.search(r"reserve \d\.\d GiB +\w", tmux.wait_for(lambda text: "reserve " in text))
     tmux.key("d")

@@ -50,7 +50,7 @@ def test_another_terminal_shows_the_same_until_the_end(
     modes = tmux.modes()
     tmux.type(watch(program))
     text = tmux.wait_for(seen)
-    assert re.search(r"waits     for \d\.\d GiB: \S+\.cpp host, \d+ MiB free", text)
+    assert re.search(r"waits     to run alone: \S+\.cpp host, once the oth", text)
     assert "q quits, the build goes on" in text
     tmux.key("d")
     tmux.wait_for(lambda text: "fewer details" in text)
@@ -96,7 +96,7 @@ def test_without_a_terminal_there_are_lines(program: Program, build: subprocess.
         (program.folder / "done").touch()
         rest = watcher.stderr.read()
     assert re.match(r"\[\d:\d\d\] 0(/3)? units, 1 running, \d waiting, ", first)
-    assert re.match(r"\[\d:\d\d\] waits for \d\.\d GiB: transformer_engine/", second)
+    assert re.match(r"\[\d:\d\d\] waits to run alone: transformer_engine/", second)
     assert "failed with exit code 3" in rest
     assert watcher.returncode == 3
     # What died, why, and what next: the same last words as where it runs.
