@@ -137,7 +137,9 @@ def test_d_shows_more_and_less(program: Program, tmux: Tmux) -> None:
     tmux.wait_for(lambda text: running(text) and "1 more wait" in text)
     tmux.key("d")
     text = tmux.wait_for(lambda text: "fewer details" in text)
-    assert len(re.findall(r"to run alone: \S+\.cpp host, once the others have ended +\d:\d\d$", text, re.MULTILINE)) == 2
+    assert (
+        len(re.findall(r"to run alone: \S+\.cpp host, once the others have ended +\d:\d\d$", text, re.MULTILINE)) == 2
+    )
     tmux.resize(160, 40)
     assert re.search(r"reserve \d\.\d GiB +\w", tmux.wait_for(lambda text: "reserve " in text))
     tmux.key("d")
