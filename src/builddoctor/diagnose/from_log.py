@@ -541,7 +541,6 @@ OF_JOBS_MEMORY = frozenset(
     )
 )
 FEW_LINES = 2
-MOST_FIXES = 3
 
 _TRAINING = re.compile(
     r"(?i)\b(?:epoch|step|iteration|iter|batch)s?\b[ :=/\[]{1,3}\d|\bloss\b[ :='\"]{1,4}\d|[\d?](?:it/s|s/it)\b"
