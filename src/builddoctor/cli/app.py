@@ -22,6 +22,9 @@ _ParsingError = typer.BadParameter.__mro__[1]
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "build": {},
     "run": {},
+    "activate": {},
+    "deactivate": {},
+    "status": {},
     "doctor": {},
     "plan": {},
     "watch": {},

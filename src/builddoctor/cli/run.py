@@ -54,7 +54,7 @@ def run(
     request = options.make_request(
         tuple(command),
         cwd=Path.cwd(),
-        title=_title(command),
+        title=title_of(command),
         archs=archs_of(arch, os.environ),
         memory=memory,
         cores=cores,
@@ -79,7 +79,8 @@ def run(
 LONGEST_TITLE = 60
 
 
-def _title(command: Sequence[str]) -> str:
+def title_of(command: Sequence[str]) -> str:
+    """What a build is called that has no other name: its command."""
     text = printable(" ".join(mask_argv([os.path.basename(command[0]), *command[1:]])))
     return text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 1]}…"
 

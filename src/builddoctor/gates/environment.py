@@ -2,7 +2,8 @@
 
 Covers: what every build gets, and what a build gets in a folder that was configured without builddoctor (``net``);
 ccache or sccache in front of the compilers; a build inside a supervised build, which has the gates already and only
-becomes its command: two schedulers would each think that the memory is theirs.
+becomes its command: two schedulers would each think that the memory is theirs; what a shell gets whose builds are
+supervised without a word, and what it was before.
 Does *not* cover: parallelism knobs (``gates.knobs``); a build folder that was configured with a compiler launcher, or
 without: CMake keeps what it was told first.
 
@@ -20,11 +21,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from builddoctor.core.errors import CommandNotFoundError, UsageError
 from builddoctor.core.toolchain import HostCompiler, Toolkit
+from builddoctor.toolchain.discover import OVERLAY_MARK
 
 SOCKET = "BUILDDOCTOR_SOCKET"
 UNIT = "BUILDDOCTOR_UNIT"
+ACTIVE = "BUILDDOCTOR_ACTIVE"
+"""In an activated environment: the program that a gate starts where its build has no supervisor yet."""
+BEFORE = "BUILDDOCTOR_BEFORE"
+"""In an activated shell, as JSON: what each variable was set to, and what it was before; null: it was not there."""
+FOLDERS = ("PATH", "COMPILER_PATH")
+"""Lists of folders: others may be put before ours."""
 NET_MARK = "NVCC_PREPEND_FLAGS=-noprof"
 """What the environment of an nvcc has that is caught by ``net``."""
 
@@ -58,6 +68,64 @@ def build_environment(
         # DeepGEMM calls nvcc by its path, from no build tool. What it has cached goes by nvcc's version, not its path.
         env.setdefault("DG_JIT_NVCC_COMPILER", f"{cuda}/bin/nvcc")
     return env
+
+
+def activation_environment(
+    base: Mapping[str, str],
+    *,
+    start: Path,
+    host: Path,
+    cuda: Path | None,
+    toolkit: Toolkit | None,
+    fallback_folder: str,
+    exports: Mapping[str, str],
+) -> dict[str, str]:
+    """What is set in a shell whose builds are supervised without a word: those variables that change.
+
+    ``base``: an environment that is not activated. CUDA_HOME is the overlay here, unlike in ``build_environment``: a
+    setup.py that calls ``$CUDA_HOME/bin/nvcc`` is caught by nothing else. ``exports``: further variables.
+    """
+    env = build_environment(
+        base, socket="", host=host, cuda=cuda, toolkit=toolkit, fallback_folder=fallback_folder
+    ) | dict(exports)
+    del env[SOCKET]
+    if cuda is not None:
+        env["CUDA_HOME"] = str(cuda)
+    changed = {name: value for name, value in env.items() if base.get(name) != value}
+    before = {name: (value, base.get(name)) for name, value in changed.items() if name not in FOLDERS}
+    return {**changed, ACTIVE: str(start), BEFORE: msgspec.json.encode(before).decode()}
+
+
+def plain_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """``env`` as it would be without activation; itself where it is not activated.
+
+    What was changed since by somebody else stays. Folders of overlays go, whoever put others around them.
+    """
+    plain = dict(env)
+    if plain.pop(ACTIVE, None) is None:
+        return plain
+    try:
+        before = msgspec.json.decode(plain.pop(BEFORE, "{}"), type=dict[str, tuple[str, str | None]])
+    except msgspec.DecodeError:
+        before = {}
+    for name, (ours, theirs) in before.items():
+        if plain.get(name) == ours:
+            plain.pop(name)
+            if theirs is not None:
+                plain[name] = theirs
+    for name in FOLDERS:
+        if name in plain:
+            plain[name] = ":".join(folder for folder in _split(plain[name]) if not _is_ours(folder))
+    for name in ("COMPILER_PATH", "CUDA_HOME", "CUDACXX", "PYTORCH_NVCC", "DG_JIT_NVCC_COMPILER"):
+        # Where an environment was written into a file there is no BEFORE.
+        value = plain.get(name)
+        if value is not None and (not value or any(_is_ours(each) for each in (value, os.path.dirname(value)))):
+            del plain[name]
+    return plain
+
+
+def _is_ours(folder: str) -> bool:
+    return any(os.path.exists(os.path.join(each, OVERLAY_MARK)) for each in (folder, os.path.dirname(folder)))
 
 
 def net(*, cuda: Path, toolkit: Toolkit) -> dict[str, str]:

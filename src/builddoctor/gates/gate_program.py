@@ -8,8 +8,12 @@ Roles: ``phase`` asks, waits, runs the tool as its child, reports, and may be to
 registers, waits until it is opened, and becomes the real nvcc; ``front`` (ninja, cmake, make) registers and becomes the
 real program.
 
-Rules. No supervisor: the real tool at once. Supervisor lost while waiting: one at a time, under a lock that the kernel
-releases. The child's own status is returned, by the same signal if it died of one.
+In an activated shell (BUILDDOCTOR_ACTIVE names what starts a supervisor) the first gate of a build starts the build's
+supervisor, and the later ones find it: its socket is named after the build's topmost activated process.
+
+Rules. No supervisor, and none to be had: the real tool at once. Supervisor lost while waiting: where another can be had
+it is asked again; else one at a time, under a lock that the kernel releases. The child's own status is returned, by the
+same signal if it died of one.
 
 Frames, both ways: 4 bytes length (little endian), then fields separated by NUL.
 """
@@ -48,11 +52,24 @@ output does not depend on it. Never 0 for the first: that collects without end."
 THRIFTY = frozenset(("cc1", "cc1plus"))
 
 
-def connect():
+MOST_SUPERVISORS = 3
+"""So often a gate whose supervisor was lost asks the next."""
+START_S = 60
+"""A supervisor that has not begun to listen after this time is not waited for."""
+REFUSED_S = 30
+"""So long after a supervisor could not be started none tries again."""
+
+
+def connect(role):
     """A connection to the supervisor, or None when there is none."""
     path = os.environ.get("BUILDDOCTOR_SOCKET")
-    if not path:
-        return None
+    connection = dial(path) if path else None
+    start = os.environ.get("BUILDDOCTOR_ACTIVE")
+    return connection if connection is not None or not start else join(start, role)
+
+
+def dial(path):
+    """A connection to the supervisor that listens there, or None."""
     try:
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         connection.connect(path)
@@ -60,6 +77,113 @@ def connect():
         return None
     os.set_inheritable(connection.fileno(), False)
     return connection
+
+
+def join(start, role):
+    """A connection to the supervisor of this build; where it has none, ``start`` is run to be it."""
+    import fcntl
+
+    root = build_root(role)
+    folder = "/tmp/builddoctor-of-%d" % os.geteuid()
+    path = "%s/%s" % (folder, root)
+    connection = dial(path) if is_own(folder) else None
+    if connection is None:
+        try:
+            lock = os.open(start, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            # The others of this build wait until there is one.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            connection = dial(path) if is_own(folder) else None
+            if connection is None and not was_refused(path) and begin(start, root) and is_own(folder):
+                connection = dial(path)
+        except OSError:
+            pass
+        finally:
+            os.close(lock)
+    if connection is not None:
+        os.environ["BUILDDOCTOR_SOCKET"] = path
+    return connection
+
+
+def is_own(folder):
+    """Whoever listens in it is this user: it was made by and for nobody else."""
+    try:
+        seen = os.lstat(folder)
+    except OSError:
+        return False
+    return seen.st_mode & 0o170077 == 0o040000 and seen.st_uid == os.geteuid()
+
+
+def was_refused(path):
+    try:
+        return abs(time.time() - os.stat(path + ".refused").st_mtime) < REFUSED_S
+    except OSError:
+        return False
+
+
+def build_root(role):
+    """``PID-TICKS`` of the process that this build is: the topmost above us that is activated too.
+
+    A shell that was activated is not, since its own environment was settled before: so each command that is typed is a
+    build. But for a compiler that was typed by itself, which is its shell's.
+    """
+    pid = os.getpid()
+    chain = []
+    while pid > 1:
+        stat = read_file("/proc/%d/stat" % pid)
+        fields = stat[stat.rfind(b")") + 2 :].split()
+        if len(fields) < 20 or (chain and b"\0BUILDDOCTOR_ACTIVE=" not in b"\0" + read_file("/proc/%d/environ" % pid)):
+            break
+        chain.append((pid, fields[19]))
+        pid = int(fields[1])
+    if len(chain) <= {"phase": 2, "unit": 1, "front": 0}[role] and pid > 1:
+        stat = read_file("/proc/%d/stat" % pid)
+        fields = stat[stat.rfind(b")") + 2 :].split()
+        if len(fields) >= 20:
+            chain.append((pid, fields[19]))
+    return "%d-%s" % (chain[-1][0], chain[-1][1].decode()) if chain else "0-0"
+
+
+def read_file(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def begin(start, root):
+    """Start the supervisor, apart from the build: it holds no pipe, terminal or folder of it. True: it listens."""
+    import select
+
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            null = os.open("/dev/null", os.O_RDWR)
+            for number, fd in enumerate((null, writer, null)):
+                os.dup2(fd, number)
+            for name in os.listdir("/proc/self/fd"):
+                if int(name) > 2:
+                    try:
+                        os.close(int(name))
+                    except OSError:
+                        pass
+            os.chdir("/")
+            become(start, start, [root], os.environ)
+        finally:
+            os._exit(127)
+    os.close(writer)
+    os.waitpid(child, 0)
+    # Readable also when it has ended without a word.
+    heard = select.select([reader], [], [], START_S)[0] and os.read(reader, 1)
+    os.close(reader)
+    return heard == b"+"
 
 
 def send(connection, fields):
@@ -219,18 +343,32 @@ def with_thrift(name, args, answer):
     return args + [each for each in THRIFT if each in wanted and each not in args]
 
 
+def ask(role, fields):
+    """The supervisor's connection and answer. No connection: there is none. No answer: it was lost while we waited."""
+    waited = None
+    for _ in range(MOST_SUPERVISORS):
+        connection = connect(role)
+        if connection is None or not send(connection, fields):
+            return waited, None
+        answer = receive(connection)
+        if answer is not None:
+            return connection, answer
+        waited = connection
+        if not os.environ.get("BUILDDOCTOR_ACTIVE"):
+            break
+    return waited, None
+
+
 def phase(real, shown, args):
     name = shown.rsplit("/", 1)[-1]
     again = can_run_again(name, args)
-    connection = connect()
-    asked = connection is not None and send(
-        connection,
+    connection, answer = ask(
+        "phase",
         ["ask", PROTOCOL, str(os.getpid()), str(os.getppid()), os.environ.get("BUILDDOCTOR_UNIT", ""), shown]
         + [folder(), input_sizes(args), "1" if again else "0", *args],
     )
-    if not asked:
+    if connection is None:
         become(real, real, args, os.environ)
-    answer = receive(connection)
     if answer is None:
         wait_in_line()
     while True:
@@ -281,16 +419,14 @@ def set_threads(args, environ, threads):
 
 
 def unit(real, shown, args):
-    environ = dict(os.environ)
-    connection = connect()
-    asked = connection is not None and send(
-        connection,
+    connection, answer = ask(
+        "unit",
         ["unit", PROTOCOL, str(os.getpid()), shown, folder(), "%.6f" % time.process_time(), str(high_water_kib())]
         + args,
     )
-    if not asked:
+    environ = dict(os.environ)
+    if connection is None:
         become(real, real, args, environ)
-    answer = receive(connection)
     if answer is None or len(answer) < 3:
         # Hundreds may have waited here: one at a time, and no more than one phase of each.
         wait_in_line()
@@ -303,14 +439,12 @@ def unit(real, shown, args):
 
 
 def front(real, shown, args):
-    environ = dict(os.environ)
-    connection = connect()
-    asked = connection is not None and send(
-        connection,
+    _, answer = ask(
+        "front",
         ["front", PROTOCOL, str(os.getpid()), shown, folder(), "%.6f" % time.process_time(), str(high_water_kib())]
         + args,
     )
-    answer = receive(connection) if asked else None
+    environ = dict(os.environ)
     if answer is not None and len(answer) > 1:
         # go, number of further arguments, those arguments, then NAME=value; @NAME@ in it is what NAME was. NAME alone
         # is to be taken away.
@@ -333,7 +467,7 @@ def main(argv):
     if _signal.getsignal(SIGINT) != _signal.SIG_IGN:
         _signal.signal(SIGINT, _signal.SIG_DFL)
     if is_query(role, shown.rsplit("/", 1)[-1], args):
-        become(real, shown if role == "unit" and os.environ.get("BUILDDOCTOR_SOCKET") else real, args, os.environ)
+        become(real, shown if role == "unit" else real, args, os.environ)
     {"phase": phase, "unit": unit, "front": front}[role](real, shown, args)
 
 

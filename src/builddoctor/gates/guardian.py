@@ -23,6 +23,14 @@ def become_subreaper() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(guardian_program.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def lock_own_pages() -> None:
+    """Keep this process's pages in memory, as far as RLIMIT_MEMLOCK allows.
+
+    At a limit of cgroup v2 the kernel drops the pages of programs over and over, and reads them in again.
+    """
+    guardian_program.lock_pages()  # type: ignore[no-untyped-call]
+
+
 class Guardian:
     """A running guardian. ``fileno`` becomes readable when it says something; then call ``hear``."""
 
@@ -94,11 +102,7 @@ class Guardian:
         self._send(number)
 
     def lock_pages(self) -> None:
-        """Keep the guardian's pages in memory, and this process's, as far as RLIMIT_MEMLOCK allows.
-
-        At a limit of cgroup v2 the kernel drops the pages of programs over and over, and reads them in again.
-        """
-        guardian_program.lock_pages()  # type: ignore[no-untyped-call]
+        """Keep the guardian's pages in memory (``lock_own_pages``)."""
         self._send(guardian_program.LOCK_PAGES)
 
     def end_all(self) -> None:

@@ -42,7 +42,7 @@ from builddoctor.toolchain.discover import OVERLAY_MARK
 from builddoctor.toolchain.nvcc import ask_dryrun, parse_settings, without_flags
 from builddoctor.toolchain.triton import TritonTool
 
-LAYOUT = 2
+LAYOUT = 3
 """Version of what an overlay holds; part of its digest."""
 
 FRONTS = ("ninja", "ninja-build", "samu", "cmake", "make", "gmake")
@@ -263,7 +263,8 @@ def write_gate(folder: Path, gate: Gate) -> None:
         place,
         "#!/bin/sh\n"
         f"# builddoctor's gate before {gate.real}: it waits for memory; without a supervisor it is that program.\n"
-        f'if [ -S "$BUILDDOCTOR_SOCKET" ] && [ -z "$BUILDDOCTOR_HELD" ] && [ -x {python} ]; then\n'
+        'if { [ -S "$BUILDDOCTOR_SOCKET" ] || [ -x "$BUILDDOCTOR_ACTIVE" ]; } && '
+        f'[ -z "$BUILDDOCTOR_HELD" ] && [ -x {python} ]; then\n'
         f'  exec {python} -IS {program} {gate.role} {real} {shlex.quote(str(place))} "$@"\n'
         "fi\n"
         f'exec {real} "$@"\n',
@@ -271,6 +272,13 @@ def write_gate(folder: Path, gate: Gate) -> None:
     )
     _, mtime_ns = stamp(gate.real)
     os.utime(place, ns=(mtime_ns, mtime_ns))
+
+
+def command_at_gate(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command line of a process as it will be when its gate has become the real program."""
+    if len(argv) > 5 and argv[1] == "-IS" and argv[2].endswith(f"/{LIBRARY}/gate.py"):
+        return (argv[4], *argv[6:])
+    return tuple(argv)
 
 
 def stamp(path: str) -> tuple[int, int]:

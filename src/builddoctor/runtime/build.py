@@ -30,10 +30,11 @@ from builddoctor.core.settings import SchedulerSettings
 from builddoctor.core.units import printable
 from builddoctor.diagnose.from_trace import judge
 from builddoctor.estimation.estimator import LearningEstimator
-from builddoctor.gates.guardian import Guardian, become_subreaper, exit_code_of, heeded_signals
+from builddoctor.gates.guardian import Guardian, become_subreaper, exit_code_of, heeded_signals, hold, lock_own_pages
 from builddoctor.gates.protocol import Connection, serve
 from builddoctor.projects.metadata import project_version
 from builddoctor.recipes.shelf import Shelved
+from builddoctor.runtime.activation import IDLE_S, Joined, note_supervisor, remove_notes
 from builddoctor.runtime.build_environment import Fronts, build_variables, command_of, unstaged_warning
 from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture
 from builddoctor.runtime.folders import history_file, run_folder, trace_file
@@ -53,7 +54,7 @@ from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.oom_evidence import KillCounter
 from builddoctor.system.process import Processes
-from builddoctor.system.root import Clock, SystemRoot, monotonic, page_size
+from builddoctor.system.root import Clock, SystemRoot, monotonic, own_pid, page_size
 from builddoctor.system.scene_reader import SceneReader
 from builddoctor.trace.analysis import read_build
 from builddoctor.trace.board import board_state
@@ -68,6 +69,7 @@ GRACE_S = 5.0
 left its time: a server that answers what it was asked before takes as long as that takes. A second signal ends all."""
 
 SYNC_EVERY_S = 1.0
+FOLLOW_EVERY_S = 0.25
 STATUS_EVERY_S = 1.0
 
 
@@ -95,11 +97,14 @@ def supervise(
     ready: Callable[[], None] = lambda: None,
     say: Callable[[Sequence[str]], None] = lambda _: None,
     named_recipe: Shelved | None = None,
+    joined: Joined | None = None,
 ) -> Finished:
     """Run ``request`` to its end. Raises BuildDoctorError when it cannot be started or was lost.
 
     ``rules``: other thresholds than production's. ``ready``: called when nothing is in the way of the start.
     ``say``: given what to print before it. ``named_recipe``: what ``request.recipe`` names, where it was read before.
+    ``joined``: the build runs already, without us: its gates are served, and nothing else of it is touched. How it
+    ended is not known: it failed where a compiler failed, and it has no trace where nothing was compiled.
     """
     system = root or SystemRoot()
     remedied = request.cwd if request.auto_remedy else ""
@@ -120,8 +125,11 @@ def supervise(
     folder = run_folder(env)
     try:
         become_subreaper()
-        build = _Build(request, seen, prepared, trace, sensor, system, clock, folder, rules or Rules())
-        return asyncio.run(build.run(build.header(trace_id, stamp), make_screen))
+        build = _Build(request, seen, prepared, trace, sensor, system, clock, folder, rules or Rules(), joined)
+        finished = asyncio.run(build.run(build.header(trace_id, stamp), make_screen))
+        if joined is not None and not finished.summary.units:
+            trace.path.unlink(missing_ok=True)
+        return finished
     finally:
         trace.close()
         shutil.rmtree(folder, ignore_errors=True)
@@ -141,8 +149,10 @@ class _Build:
         clock: Clock,
         folder: Path,
         rules: Rules,
+        joined: Joined | None,
     ) -> None:
         self.request = request
+        self.joined = joined
         self.seen = seen
         self.env = seen.env
         self.prepared = prepared
@@ -192,6 +202,7 @@ class _Build:
         self._guardian: Guardian | None = None
         self._ending: asyncio.TimerHandle | None = None
         self._screen: Screen | None = None
+        self._ended: asyncio.Event | None = None
 
     def header(self, trace_id: str, stamp: datetime) -> Header:
         prepared, toolkit, project = self.prepared, self.prepared.toolkit, self.recorder.project
@@ -233,7 +244,10 @@ class _Build:
         )
         log.add(header)
         session, sampler, sharing = self._parts(log)
-        socket = self.folder / "socket"
+        if self.joined is not None:
+            # What a supervisor that died has left: its gates come here.
+            self.joined.socket.unlink(missing_ok=True)
+        socket = self.joined.socket if self.joined is not None else self.folder / "socket"
         server = await serve(socket, self._converse)
         ended = asyncio.Event()
         self._tell_start(log)
@@ -242,31 +256,15 @@ class _Build:
         # Before the build starts: what comes meanwhile is handled below, when there is something to end.
         for number in heeded_signals():
             loop.add_signal_handler(number, self._interrupted, number)
-        guardian = self._guardian = Guardian(
-            command_of(self.request, self.prepared),
-            env=build_variables(
-                self.request, self.prepared, self.env, self.fronts, socket=socket, run_folder=self.folder
-            ),
-            cwd=self.request.cwd,
-            cleanup=self.folder,
-            stdout=screen.stdout_fd,
-            stderr=screen.stderr_fd,
-        )
-        _raise_descriptor_limit()
         problem: list[BaseException] = []
-
-        def hear() -> None:
-            try:
-                guardian.hear()
-            except Exception as error:  # noqa: BLE001 - handed to the waiting side, whatever it is
-                problem.append(error)
-            if problem or guardian.ended:
-                loop.remove_reader(guardian.fileno())
-                ended.set()
-
-        loop.add_reader(guardian.fileno(), hear)
-        self._stay_resident(guardian)
+        guardian = self._guardian = self._guard(screen, socket) if self.joined is None else None
+        _raise_descriptor_limit()
         tasks = [asyncio.create_task(self._watch(session, sampler, log)), *screen.start()]
+        if guardian is not None:
+            self._listen(guardian, ended, problem)
+        elif self.joined is not None:
+            tasks.append(asyncio.create_task(self._follow(self.joined, session, sampler, ended)))
+        self._stay_resident(guardian)
         try:
             await ended.wait()
         finally:
@@ -277,8 +275,12 @@ class _Build:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if self.joined is not None:
+                # Before the server closes: a gate that is answered by none starts the next supervisor.
+                remove_notes(self.joined)
             server.close()
-            guardian.close()
+            if guardian is not None:
+                guardian.close()
             sharing.close()
             self.capture.close()
             session.units.close()
@@ -292,9 +294,56 @@ class _Build:
             raise problem[0]
         return self._finished(guardian, session, scanner, log, wall_s, beyond)
 
+    def _guard(self, screen: Screen, socket: Path) -> Guardian:
+        """Start the build."""
+        return Guardian(
+            command_of(self.request, self.prepared),
+            env=build_variables(
+                self.request, self.prepared, self.env, self.fronts, socket=socket, run_folder=self.folder
+            ),
+            cwd=self.request.cwd,
+            cleanup=self.folder,
+            stdout=screen.stdout_fd,
+            stderr=screen.stderr_fd,
+        )
+
+    def _listen(self, guardian: Guardian, ended: asyncio.Event, problem: list[BaseException]) -> None:
+        """To the guardian, until the build has ended."""
+        loop = asyncio.get_running_loop()
+
+        def hear() -> None:
+            try:
+                guardian.hear()
+            except Exception as error:  # noqa: BLE001 - handed to the waiting side, whatever it is
+                problem.append(error)
+            if problem or guardian.ended:
+                loop.remove_reader(guardian.fileno())
+                ended.set()
+
+        loop.add_reader(guardian.fileno(), hear)
+
+    async def _follow(self, joined: Joined, session: Session, sampler: Sampler, ended: asyncio.Event) -> None:
+        """A build that others started, until it is over."""
+        processes = Processes(self.root)
+        note_supervisor(
+            joined, self.request.title, str(self.trace.path), datetime.now(timezone.utc).isoformat(), processes
+        )
+        joined.listening()
+        self._ended = ended
+        gone = _end_of(joined.pid)
+        while sampler.quiet_s < IDLE_S and (
+            session.phases or session.units.open or processes.lives(joined.pid, joined.start_ticks)
+        ):
+            if gone.done():
+                await asyncio.sleep(FOLLOW_EVERY_S)
+            else:
+                # A container ends with that process: the trace's last words are to be written at once.
+                await asyncio.wait((gone,), timeout=FOLLOW_EVERY_S)
+        ended.set()
+
     def _finished(
         self,
-        guardian: Guardian,
+        guardian: Guardian | None,
         session: Session,
         scanner: OutputScanner,
         log: EventLog,
@@ -302,12 +351,12 @@ class _Build:
         beyond: Sequence[str],
     ) -> Finished:
         """All has ended: what is to be said of it."""
-        if guardian.lost:
+        if guardian is not None and guardian.lost:
             raise BuildLostError(
                 "the process that guards the build was killed; the build has been ended with it",
                 hint="if the system ran out of memory, `--memory` with a lower limit keeps more of it free",
             )
-        if guardian.left and self.signalled is None:
+        if guardian is not None and guardian.left and self.signalled is None:
             log.tell(f"ended {guardian.left} processes that the build had left behind")
         if warning := unstaged_warning(self.request, run_folder=self.folder):
             log.tell(warning, warning=True)
@@ -326,7 +375,9 @@ class _Build:
             log.tell(text, warning=True)
 
         sharing = Sharing(self.env, phases, root=self.root, clock=self.clock, tell=log.tell, warn=warn)
-        ungated = UngatedWatch(self.scheduler, phases, processes, root=self.root, clock=self.clock)
+        # Nothing of a build that others started is paused.
+        top = own_pid(self.root) if self.joined is None else None
+        ungated = UngatedWatch(self.scheduler, phases, processes, root=self.root, clock=self.clock, top=top)
         recheck = RssRecheck(phases, processes, self.rules.crosscheck, clock=self.clock, tell=warn)
         sampler = Sampler(
             self.scheduler,
@@ -423,12 +474,14 @@ class _Build:
 
         return observe
 
-    def _stay_resident(self, guardian: Guardian) -> None:
+    def _stay_resident(self, guardian: Guardian | None) -> None:
         """At a limit of cgroup v2 the kernel drops the pages of programs before it kills (at ``memory.high`` it never
         kills), and reads them in again: without this, ours too. With cc1plus at 702 MiB of a ``memory.max`` of 700, one
         look at memory was made in 80 s, and SIGTERM was not heard for 200."""
         if any(level.throttles or level.kind is LevelKind.CGROUP_V2 for level in self.prepared.reading.levels):
-            guardian.lock_pages()
+            lock_own_pages()
+            if guardian is not None:
+                guardian.lock_pages()
 
     async def _converse(self, connection: Connection) -> None:
         assert self._session is not None, "gates are served once the session is there"
@@ -458,6 +511,9 @@ class _Build:
 
     def _interrupted(self, number: int) -> None:
         """First a chance to end in order, then the end; a second signal comes straight to that."""
+        if self.joined is not None and self._ended is not None:
+            # The build goes on: its gates ask the next supervisor.
+            self._ended.set()
         if self._guardian is None or self._session is None or self._log is None:
             return
         if self._screen is not None:
@@ -490,9 +546,9 @@ class _Build:
         else:
             self._log.tell("nothing compiles, so it is left to end by itself; a second signal ends it at once")
 
-    def _summary(self, guardian: Guardian, session: Session, wall_s: float) -> Summary:
+    def _summary(self, guardian: Guardian | None, session: Session, wall_s: float) -> Summary:
         state, counts, costs = self.state, self.state.counts, session.costs
-        exit_code = exit_code_of(guardian.status or 0)
+        exit_code = exit_code_of(guardian.status or 0) if guardian is not None else int(state.has_failed_unit)
         result = BuildResult.OK if exit_code == 0 else BuildResult.FAILED
         if self.signalled is not None and exit_code != 0:
             # With 0 the command says itself that it ended in order: a server, or a build that was done.
@@ -529,6 +585,24 @@ def _raise_descriptor_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _end_of(pid: int) -> asyncio.Future[None]:
+    """Done when the process has ended; never where processes cannot be held."""
+    loop = asyncio.get_running_loop()
+    gone: asyncio.Future[None] = loop.create_future()
+    try:
+        held = hold(pid)
+    except OSError:
+        return gone
+
+    def ended() -> None:
+        loop.remove_reader(held)
+        os.close(held)
+        gone.set_result(None)
+
+    loop.add_reader(held, ended)
+    return gone
 
 
 def judged(summary: Summary, trace: TraceWriter) -> Summary:

@@ -40,6 +40,7 @@ from builddoctor.core.units import format_mib, whole_number
 from builddoctor.doctor.examine import Question, Subject, examine_briefly, is_project, subject_of
 from builddoctor.doctor.storage_checks import NVCC_FILES_MIB
 from builddoctor.gates import knobs
+from builddoctor.gates.environment import plain_environment
 from builddoctor.gates.overlay import FRONTS, HostTools, host_overlay, toolkit_overlay, triton_overlay
 from builddoctor.gates.subprocesses import run_captured
 from builddoctor.projects.archs import parse_archs
@@ -268,12 +269,12 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
 def settle_environment(
     env: Mapping[str, str], root: SystemRoot, *, own_homes: bool = False, remedy_for: str = ""
 ) -> Preflight:
-    """The environment of the build: TMPDIR moved where ``doctor --fix`` settled that, and said so.
+    """The environment of the build, not activated: TMPDIR moved where ``doctor --fix`` settled that, and said so.
 
     ``own_homes``: CUDA_HOME and CUDA_PATH go where they name no toolkit; the build gets one of ours. Not with ``run``,
     whose command may be what puts a toolkit there. ``remedy_for``: the build's folder, with ``--auto-remedy``.
     """
-    notes: list[str] = []
+    env, notes = plain_environment(env), []
     moved = remembered_tmpdir(env, root)
     if moved:
         env = {**env, "TMPDIR": moved}

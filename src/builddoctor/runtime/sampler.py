@@ -110,7 +110,12 @@ class Sampler:
     @property
     def is_quiet(self) -> bool:
         """Nothing has compiled for a while, or waited to."""
-        return self._clock() - self._busy_s >= QUIET_AFTER_S
+        return self.quiet_s >= QUIET_AFTER_S
+
+    @property
+    def quiet_s(self) -> float:
+        """So long ago was the last look that saw anything compile, or wait to."""
+        return self._clock() - self._busy_s
 
     def look(self, at_s: float, *, open_units: int) -> Iterator[Fact]:
         """One look: memory of the running phases, then the limits, then everything that qualifies them, and at last the

@@ -19,7 +19,7 @@ from builddoctor.scheduler.budget import OPEN_UNIT_MIB, Allowance
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.scheduler.ungated import LEAST_MIB, may_be_stopped
 from builddoctor.system.process import Processes, read_tree
-from builddoctor.system.root import Clock, SystemRoot, own_pid
+from builddoctor.system.root import Clock, SystemRoot
 
 NOT_SHORT = 2.0
 """While twice of what is unexplained is free, beside twice the reserve, nothing has to be looked for."""
@@ -40,8 +40,16 @@ class UngatedWatch:
     """One build's. Silent and idle unless memory is short, and held by what no gate asked for."""
 
     def __init__(
-        self, scheduler: Scheduler, phases: LivePhases, processes: Processes, *, root: SystemRoot, clock: Clock
+        self,
+        scheduler: Scheduler,
+        phases: LivePhases,
+        processes: Processes,
+        *,
+        root: SystemRoot,
+        clock: Clock,
+        top: int | None,
     ) -> None:
+        """``top``: the process below which they are; None: none is looked for."""
         self.ungated_mib = 0.0
         """what all processes without gates held at the last walk; 0 while there is no need to know"""
         self._scheduler = scheduler
@@ -50,7 +58,7 @@ class UngatedWatch:
         self._root = root
         self._clock = clock
         self._page_bytes = root.page_bytes()
-        self._top = own_pid(root)
+        self._top = top
         self._held: dict[tuple[int, int], PidHandle] = {}
         self._most_mib = float("-inf")
         self._next_s = float("-inf")

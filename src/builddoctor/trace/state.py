@@ -418,6 +418,15 @@ class BuildState:
             unit.row.threads = event.threads or unit.row.threads
             self._count_threads(unit, 1)
 
+    @property
+    def has_failed_unit(self) -> bool:
+        """A compiler of the build itself, not of a configure step, ended badly and was not run again."""
+        ends = [(phase.end, phase.unit) for phase in self.phases.values()]
+        return any(
+            end is not None and end.outcome is not Outcome.OK and unit is not None and unit.unit.counted
+            for end, unit in ends
+        )
+
     def _unit_ended(self, event: UnitEnded) -> None:
         unit = self.open_units.pop(event.unit_id, None)
         if unit is not None:

@@ -22,7 +22,7 @@ from builddoctor.runtime.units import Toolchain
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.process import Processes
-from builddoctor.system.root import Clock, SystemRoot
+from builddoctor.system.root import Clock, SystemRoot, own_pid
 from builddoctor.system.scene_reader import SceneReader
 
 LIMIT_MIB = 100_000.0
@@ -98,7 +98,7 @@ def build_of(
         log.tell(text, warning=True)
 
     sharing = Sharing(ledger, phases, root=root, clock=clock, tell=log.tell, warn=warn)
-    ungated = UngatedWatch(scheduler, phases, processes, root=root, clock=clock)
+    ungated = UngatedWatch(scheduler, phases, processes, root=root, clock=clock, top=own_pid(root))
     sampler = Sampler(
         scheduler,
         phases,
