@@ -131,7 +131,9 @@ def _with_programs(program: Program) -> dict[str, str]:
     import cmake
     import ninja
 
-    folders = [*map(str, (cmake.CMAKE_BIN_DIR, ninja.BIN_DIR, Path(find_nvcc()).parent)), "/usr/bin", "/bin"]
+    nvcc = find_nvcc()
+    assert nvcc is not None
+    folders = [*map(str, (cmake.CMAKE_BIN_DIR, ninja.BIN_DIR, Path(nvcc).parent)), "/usr/bin", "/bin"]
     return {**program.env, "PATH": ":".join(folders), "AK_CUDA_ARCHS": "90"}
 
 

@@ -92,7 +92,7 @@ def activation_environment(
     if cuda is not None:
         env["CUDA_HOME"] = str(cuda)
     changed = {name: value for name, value in env.items() if base.get(name) != value}
-    before = {name: (value, base.get(name)) for name, value in changed.items() if name not in FOLDERS}
+    before = {name: (value, base.get(name)) for name, value in changed.items()}
     return {**changed, ACTIVE: str(start), BEFORE: msgspec.json.encode(before).decode()}
 
 
@@ -114,7 +114,7 @@ def plain_environment(env: Mapping[str, str]) -> dict[str, str]:
             if theirs is not None:
                 plain[name] = theirs
     for name in FOLDERS:
-        if name in plain:
+        if any(_is_ours(folder) for folder in _split(plain.get(name, ""))):
             plain[name] = ":".join(folder for folder in _split(plain[name]) if not _is_ours(folder))
     for name in ("COMPILER_PATH", "CUDA_HOME", "CUDACXX", "PYTORCH_NVCC", "DG_JIT_NVCC_COMPILER"):
         # Where an environment was written into a file there is no BEFORE.

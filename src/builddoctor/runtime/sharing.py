@@ -19,7 +19,6 @@ BUILDDOCTOR_LEDGER_DIR names another. Containers that share it (a bind mount) se
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import secrets
@@ -165,8 +164,7 @@ class Sharing:
         me = self._share.record()
         growth_mib_s = me.growth_mib_s + sum(record.growth_mib_s for record in here)
         settled = ShareSettled(
-            # Up: a phase that needs all of it must not wait for the rest of a rounding for ever.
-            lease_mib=None if lease_mib >= MOST_MIB else math.ceil(10 * lease_mib) / 10,
+            lease_mib=None if lease_mib >= MOST_MIB else round(lease_mib, 1),
             pool_mib=None if pool_mib >= MOST_MIB else round(pool_mib, 1),
             growth_mib_s=round(growth_mib_s, 1) if here else 0.0,
             yields=gives_way(msgspec.structs.replace(me, running=1), here),

@@ -68,7 +68,7 @@ from builddoctor.scheduler.oom_guard import (
 )
 from builddoctor.scheduler.runaway import RunawayWatch
 from builddoctor.scheduler.running_set import Running, RunningSet
-from builddoctor.scheduler.sharing import Demand
+from builddoctor.scheduler.sharing import ROUNDING_MIB, Demand
 from builddoctor.scheduler.thrashing import HighWatch, ThrashState, ThrashWatch, is_at
 from builddoctor.scheduler.ungated import UngatedPauses
 from builddoctor.scheduler.unit_release import UnitRelease
@@ -265,10 +265,7 @@ class Scheduler:
         assert not self._waiting.keys() & self._running.keys(), "a phase waits and runs"
         assert len(self._running) <= self._slots
         due = [each for each in self._waiting if self._drains_to is None or each.key <= self._drains_to.key]
-        share_mib = min(self._lease_mib, self._ungated_share_mib)
-        assert self._running or all(each.estimate.reserve_mib > share_mib for each in due), (
-            "work waits while nothing runs"
-        )
+        assert self._running or not any(self._in_turn(each) for each in due), "work waits while nothing runs"
         if any(phase_id in self._solo for phase_id in self._running):
             assert len(self._running) == 1, "a solo phase has company"
 
@@ -637,13 +634,17 @@ class Scheduler:
 
     def _blocked(self, waiting: Waiting, admission: Admission) -> HoldReason | None:
         """Why this phase cannot start now; None when it can."""
-        share_mib = min(self._lease_mib, self._ungated_share_mib)
-        if not self._running and waiting.estimate.reserve_mib <= share_mib:
+        if not self._running and self._in_turn(waiting):
             # The progress floor: something always runs, whatever its estimate; beside other builds in its turn.
             return None
         if waiting.solo and not self._running.killing:
             return HoldReason.ALONE
         return admission.blocked(waiting)
+
+    def _in_turn(self, waiting: Waiting) -> bool:
+        """Our share is as large as this phase. One is not asked for again for less than ``ROUNDING_MIB``, so for that
+        none waits: it would for ever."""
+        return waiting.estimate.reserve_mib <= min(self._lease_mib, self._ungated_share_mib) + ROUNDING_MIB
 
     def _has_waited(self, waiting: Waiting, now_s: float) -> bool:
         """The first phase of the queue has been kept out by memory for too long."""

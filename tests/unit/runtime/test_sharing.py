@@ -287,19 +287,6 @@ def test_an_end_is_told_before_another_phase_starts(side: Side) -> None:
     assert side.peer.others()[0].use_mib == 0
 
 
-def test_a_lease_is_never_rounded_below_what_it_was_taken_for(side: Side) -> None:
-    """A phase that needs all of 2627.25 MiB waited for ever for the 0.05 that were rounded away."""
-
-    async def run() -> None:
-        side.runs(1, rss_mib=100.0)
-        for hundredths in range(10):
-            side.says(running=1, use_mib=100.0, lease_mib=1000.0 + hundredths / 100, wants_mib=8000.0)
-            given = side.look()
-            assert given >= side.peer.others()[0].lease_mib
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize(("faster", "yields"), [(0.0, True), (100.0, False)])
 def test_the_build_that_was_served_longer_is_the_one_that_gives_way(side: Side, faster: float, yields: bool) -> None:
     """Each says how it stands, and all come to the same answer. ``faster``: the other's service by ours."""

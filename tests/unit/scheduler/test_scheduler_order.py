@@ -88,6 +88,19 @@ def test_a_kept_place_does_not_hold_up_a_build_of_which_nothing_runs() -> None:
     assert admitted(feed(scheduler, ended(1), 1.0)) == [3]
 
 
+@pytest.mark.parametrize(("lease_mib", "admits"), [(2627.2, [1]), (2626.4, [1]), (2626.0, [])])
+def test_a_phase_that_needs_all_of_a_share_does_not_wait_for_what_a_rounding_took(
+    lease_mib: float, admits: list[int]
+) -> None:
+    """No more is wished for to get the last MiB, so it was waited for as long as both builds were there."""
+    scheduler = scheduler_of(TableEstimator({1: 2627.25}, {1: 1.0}), slots=2, budget_mib=3000)
+    feed(scheduler, ShareSettled(lease_mib=0))
+    assert admitted(feed(scheduler, ask(1, "all"))) == []
+    # Used from the next sample on.
+    scheduler.handle(ShareSettled(at_s=1.0, lease_mib=lease_mib))
+    assert admitted(feed(scheduler, TimePassed(), 2.0)) == admits
+
+
 def test_spreads_add_by_their_squares() -> None:
     """Nine phases of 100 to 200 MiB do not all take 200: 900 and most of the root of nine squares are set aside."""
     scheduler = scheduler_of(SpreadEstimator(dict.fromkeys(range(1, 10), 200.0)), slots=16, budget_mib=900 + RISK * 300)
