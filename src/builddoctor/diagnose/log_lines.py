@@ -203,6 +203,8 @@ _PREFIXES = (
     # journalctl and syslog: time, host, program
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,8}\])?: ",
     r"(?:[\w.-]{1,64} )?(?:kernel|earlyoom\[\d{1,8}\]|systemd-oomd\[\d{1,8}\]|systemd\[\d{1,8}\]): ",
+    # a banner of CMake's message(), around what a test program's compiler said
+    r"(?:-- )?\*{3} {1,12}(?=\w)",
     # npm and node-gyp, of what they start
     r"(?:npm (?:ERR!|error)|gyp ERR!)(?: gyp ERR!)? ",
     # srun --label, mpirun --tag-output, torchrun, ray
