@@ -7,9 +7,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 import builddoctor
 from builddoctor.cli.output import print_error, print_notes
@@ -33,18 +35,43 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "toolkit": {},
     "machine": {},
     "history": {},
+    "cache": {},
+    "config": {},
     "recipe": {"render": "recipe_render"},
 }
 """The commands as ``--help`` lists them, each a module of ``cli`` of its name; for groups the subcommands that live in
 modules of their own."""
 
 
+CONFIGURED = frozenset(("build", "run", "activate", "doctor"))
+"""Commands whose flags may be set in files and by variables (``core.configuration``)."""
+
+EXAMPLES = """\b
+Examples:
+  builddoctor explain build.log            what failed in any log, and the next step
+  builddoctor run -- ninja -C build        the build you already have, supervised
+  builddoctor build flash_attn --arch h100 by name: sources, variables, a wheel
+  eval "$(builddoctor activate)"           from now on plain pip, cmake and make of this shell
+"""
+
+
+class _Whole(TyperGroup):
+    """Summaries of commands are not cut: each is one sentence."""
+
+    def format_commands(self, ctx, formatter) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001 - click's, or typer's own
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(1000)) for name, one in found if one is not None])
+
+
 def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The program with these commands."""
     app = typer.Typer(
         name="builddoctor",
+        cls=_Whole,
+        epilog=EXAMPLES,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -59,7 +86,7 @@ def _add(app: typer.Typer, name: str) -> None:
     """One command, imported only now: a build does not wait for what the others import."""
     module = import_module(f"builddoctor.cli.{name}")
     if hasattr(module, "app"):
-        app.add_typer(_group(name), name=name)
+        app.add_typer(_group(name), name=name, cls=_Whole)
     else:
         # What follows the words of `run` is the build's.
         settings = {"allow_interspersed_args": False} if name == "run" else {}
@@ -94,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
     _open_standard_files()
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        code = make_app(needed(words))(args=words, standalone_mode=False)
+        code = make_app(needed(words))(args=words, standalone_mode=False, default_map=configured(words))
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except BuildDoctorError as error:
@@ -115,6 +142,17 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         return _misused(error)
     return code if isinstance(code, int) else 0
+
+
+def configured(arguments: list[str]) -> dict[str, dict[str, object]]:
+    """Defaults of this command's flags from files and the environment, as click takes them."""
+    command = arguments[0] if arguments else ""
+    if command not in CONFIGURED:
+        return {}
+    # Only here: `explain` does not wait for it.
+    from builddoctor.runtime.configuration import settings
+
+    return {command: {each.name.replace("-", "_"): each.value for each in settings(os.environ, Path.cwd())}}
 
 
 def _open_standard_files() -> None:

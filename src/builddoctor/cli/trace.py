@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -23,10 +24,11 @@ from builddoctor.cli.output import (
     print_page,
 )
 from builddoctor.core.errors import TraceError, UsageError
-from builddoctor.core.units import escaped
+from builddoctor.core.units import escaped, format_mib
 from builddoctor.core.verdict import Diagnosis, Fix
 from builddoctor.diagnose.from_trace import judge
 from builddoctor.runtime.folders import traces_folder
+from builddoctor.runtime.kept import prune_traces
 from builddoctor.system.root import SystemRoot
 from builddoctor.trace.analysis import idle_s, peek, read_build
 from builddoctor.trace.compare import compare
@@ -199,6 +201,23 @@ def replay_trace(trace: TraceArgument = "last", json: JsonOption = False) -> Non
     print_answer(told, lambda: replay_page(found, skipped=reader.skipped), json=json)
     if not found.agrees:
         raise typer.Exit(1)
+
+
+@app.command("prune")
+def prune(
+    days: Annotated[float, typer.Option("--days", metavar="N", help="Older ones go.")] = 90.0,
+    gib: Annotated[
+        float, typer.Option("--gib", metavar="N", help="Then the oldest go, until the rest takes no more.")
+    ] = 1.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Remove old traces from builddoctor's folder, with what they keep for `trace repro`."""
+    if days < 0 or gib < 0:
+        raise UsageError("less than nothing cannot be kept", hint="`--days 0` removes all that no build still writes")
+    gone = prune_traces(os.environ, now_s=time.time(), days=days, most_mib=gib * 1024, really=not dry_run)
+    went = f"{gone.traces} traces {'would go' if dry_run else 'removed'}, {format_mib(gone.size_mib)}"
+    print_data(json_text(gone) if json else f"{went}; {gone.left} left, {format_mib(gone.left_mib)}")
 
 
 def find_trace(name: str) -> Path:
