@@ -74,6 +74,7 @@ def build(
     ignore_caps: options.IgnoreCaps = False,
     auto_remedy: options.AutoRemedy = False,
     no_doctor: options.NoDoctor = False,
+    until: options.Until = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Get the sources, print the plan and every variable, and stop.")
     ] = False,
@@ -121,6 +122,7 @@ def build(
         recipe=recipe,
         nearest_recipe=True,
         strategy=strategy,
+        until=until,
     )
     if dry_run:
         by = choose_recipe(request, named_recipe, Toolchain(host_arch=os.uname().machine), os.environ)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +12,7 @@ import typer
 
 from builddoctor.core.errors import FolderNotWritableError, UsageError
 from builddoctor.core.request import RunRequest
-from builddoctor.core.units import parse_size_mib
+from builddoctor.core.units import parse_size_mib, parse_until_s
 from builddoctor.gates.environment import Mode, chosen_cache
 from builddoctor.projects.archs import Arch, arch_environment, parse_archs, visible_archs, wants_native
 from builddoctor.recipes.shelf import Shelved, find_recipe
@@ -63,6 +64,15 @@ NoDoctor = Annotated[
     typer.Option("--no-doctor", help="Skip the checks of host, toolchain and source before the build."),
 ]
 
+Until = Annotated[
+    str,
+    typer.Option(
+        "--until",
+        metavar="5h20m|18:00",
+        help="Start nothing that cannot end by then, and stop in order: exit code 75, to be continued.",
+    ),
+]
+
 RecipeOption = Annotated[
     str,
     typer.Option(
@@ -106,6 +116,7 @@ def make_request(
     recipe: str = "",
     nearest_recipe: bool = False,
     strategy: Strategy = "gated",
+    until: str = "",
 ) -> RunRequest:
     """Check every value before anything starts. Raises UsageError or FolderNotWritableError.
 
@@ -138,6 +149,7 @@ def make_request(
         recipe=recipe,
         nearest_recipe=nearest_recipe,
         strategy=strategy,
+        until_s=parse_until_s(until, datetime.now().astimezone()) if until else None,
     )
 
 

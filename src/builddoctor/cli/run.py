@@ -43,6 +43,7 @@ def run(
     ignore_caps: options.IgnoreCaps = False,
     auto_remedy: options.AutoRemedy = False,
     no_doctor: options.NoDoctor = False,
+    until: options.Until = "",
 ) -> int:
     """Supervise any build command: ninja, cmake --build, pip install, python setup.py …
 
@@ -67,6 +68,7 @@ def run(
         need_toolkit=False,
         recipe=recipe,
         strategy=strategy,
+        until=until,
     )
     if strategy == "staged":
         # Only here: with what it imports every build would start later.

@@ -5,7 +5,8 @@ pasted where there is one. The core raises, ``cli`` alone prints and exits.
 Does *not* cover: a failed build. Its own exit code passes through unchanged, and a build that dies of signal N gives
 128 + N, as a shell does.
 
-The codes 70 to 89 are ours; they are chosen clear of 1, 2 (compilers, ninja, make), 9 (nvcc after a SIGKILL),
+75 is no error: ``--until`` has stopped a build that is to be continued, as sysexits.h means it (EX_TEMPFAIL).
+The codes 69 to 89 are ours; they are chosen clear of 1, 2 (compilers, ninja, make), 9 (nvcc after a SIGKILL),
 126 to 165 (the shell's) and 255 (nvcc with ``--threads``). 64, 126 and 127 keep their usual meaning.
 """
 
@@ -70,7 +71,7 @@ class ToolkitNotFoundError(BuildDoctorError):
 class ToolkitBrokenError(BuildDoctorError):
     """A CUDA compiler was found, but it does not run."""
 
-    exit_code = 75
+    exit_code = 69
 
 
 class FolderNotWritableError(BuildDoctorError):

@@ -288,6 +288,8 @@ class HoldReason(Word):
     """another phase runs alone"""
     FREEING = "freeing"
     """a phase was ended, and its memory is not back yet"""
+    TIME = "time"
+    """its unit would not end before the build has to"""
 
 
 class Hold(Event, frozen=True, kw_only=True, tag="hold"):
@@ -387,6 +389,10 @@ class GiveUp(Event, frozen=True, kw_only=True, tag="give-up"):
     """the reason in words, in traces of schema 1 alone"""
 
 
+class OutOfTime(Event, frozen=True, kw_only=True, tag="out-of-time"):
+    """Nothing that waits can end before the build has to: stop it in order."""
+
+
 class ReleaseUnit(Event, frozen=True, kw_only=True, tag="unit-open"):
     """Let this unit, which waits at its gate, become nvcc."""
 
@@ -447,7 +453,7 @@ class Warn(Event, frozen=True, kw_only=True, tag="warn"):
     stall: Stall | None = None
 
 
-Decision = Queue | Admit | Hold | Kill | Requeue | GiveUp | ReleaseUnit | Pause | Continue | Warn
+Decision = Queue | Admit | Hold | Kill | Requeue | GiveUp | OutOfTime | ReleaseUnit | Pause | Continue | Warn
 
 Fact = (
     UnitBegan
@@ -641,6 +647,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """phases that grew without end and were given up"""
     remedied: int = 0
     """phases that were too big and tried again with less memory (``--auto-remedy``)"""
+    left_s: float | None = None
+    """what the rest would take, about, where the build was stopped by ``--until`` (exit code 75)"""
     paused: int = 0
     """times that a process was stopped for a while for memory, since no gate had asked for it"""
     units: int

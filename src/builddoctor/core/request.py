@@ -51,6 +51,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """go by the nearest recipe of the project where none was named"""
     strategy: Literal["gated", "staged"] = "gated"
     """``--strategy``: ``staged`` builds without gates, stage by stage"""
+    until_s: float | None = None
+    """``--until``: from its start the build may take so long; what cannot end by then is not started"""
     stages: str = ""
     """folder of the stages of a staged build (``ui.staged``)"""
     extra_env: tuple[tuple[str, str], ...] = ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from builddoctor.core.units import Mib, Whole
+from builddoctor.core.units import Mib, Seconds, Whole
 
 
 class RunawayRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,6 +88,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """units that are open at once, at most; None: ``slots + 1``"""
     most_threads: Whole | None = None
     """nvcc's ``--threads``, at most; None for any number"""
+    until_s: Seconds | None = None
+    """the build has to end by then, on the clock of its events; None: whenever it does"""
     thrift: bool = False
     """a host compiler that does not fit alone may be started with earlier garbage collection (``--auto-remedy``)"""
     searches: bool = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -38,6 +39,26 @@ _BYTES_OF = {
     "TIB": 1024**4,
     "TB": 1000**4,
 }
+
+
+_SPAN = re.compile(r"\s*(?:(?P<hours>\d{1,3})h)?\s*(?:(?P<minutes>\d{1,4})m(?:in)?)?\s*(?:(?P<seconds>\d{1,6})s)?\s*\Z")
+_TIME_OF_DAY = re.compile(r"\s*(?P<hour>\d{1,2}):(?P<minute>\d\d)\s*\Z")
+
+
+def parse_until_s(text: str, now: datetime) -> float:
+    """``5h20m``, ``45m``, ``90s`` as seconds; ``18:00`` as seconds from ``now`` to when it is next that time.
+
+    Raises UsageError for anything else, and for no time at all.
+    """
+    if (day := _TIME_OF_DAY.match(text)) is not None and int(day["hour"]) < 24 and int(day["minute"]) < 60:
+        then = now.replace(hour=int(day["hour"]), minute=int(day["minute"]), second=0, microsecond=0)
+        return (then - now).total_seconds() % 86400 or 86400.0
+    span = _SPAN.match(text)
+    parts = [int(each or 0) for each in span.groups()] if span is not None else []
+    total_s = sum(part * scale for part, scale in zip(parts, (3600, 60, 1), strict=True)) if parts else 0
+    if total_s <= 0:
+        raise UsageError(f"not a time: {text!r}", hint="write it as `--until 5h20m`, `45m` or `18:00`")
+    return float(total_s)
 
 
 def parse_size_mib(text: str) -> float:

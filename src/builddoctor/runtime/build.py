@@ -70,6 +70,8 @@ left its time: a server that answers what it was asked before takes as long as t
 
 SYNC_EVERY_S = 1.0
 FOLLOW_EVERY_S = 0.25
+TO_BE_CONTINUED = 75
+"""EX_TEMPFAIL of sysexits.h: try again"""
 STATUS_EVERY_S = 1.0
 
 
@@ -190,6 +192,7 @@ class _Build:
             budget_mib=round(prepared.budget_mib, 1),
             most_open=prepared.most_open,
             most_threads=prepared.most_threads,
+            until_s=request.until_s,
             thrift=request.auto_remedy,
             runaway=rules.runaway,
             thrash=rules.thrash,
@@ -197,6 +200,8 @@ class _Build:
         self.scheduler = Scheduler(self.settings, LearningEstimator())
         self.time_left = TimeLeftWatch(self.state, self.scheduler, self.recorder.foreseen)
         self.signalled: int | None = None
+        self._left_s: float | None = None
+        """what the rest would take, once time is up"""
         self._session: Session | None = None
         self._log: EventLog | None = None
         self._guardian: Guardian | None = None
@@ -408,6 +413,7 @@ class _Build:
             snapshots=self.snapshots,
             capture=self.capture,
             holds_units=True,
+            out_of_time=self._out_of_time,
         )
         return session, sampler, sharing
 
@@ -509,6 +515,15 @@ class _Build:
         if self.prepared.toolkit_problem:
             log.tell(f"supervises host compilers only: {self.prepared.toolkit_problem}", warning=True)
 
+    def _out_of_time(self) -> None:
+        if self._log is None or self.signalled is not None:
+            return
+        left = self.time_left.left(self.fronts.planned, self._log.at_s())
+        self._left_s = 0.0 if left is None else (left.low_s + left.high_s) / 2
+        self._log.tell("no more of it can end in time: the build is stopped, to be continued")
+        # Ninja then ends its compilers, and removes what they had begun to write.
+        asyncio.get_running_loop().call_soon(self._interrupted, signal.SIGINT)
+
     def _interrupted(self, number: int) -> None:
         """First a chance to end in order, then the end; a second signal comes straight to that."""
         if self.joined is not None and self._ended is not None:
@@ -525,7 +540,8 @@ class _Build:
             if starved:
                 # Whatever is asked to end would wait for memory first, and so would we.
                 self._guardian.end_all()
-            self._log.tell(f"{signal.Signals(number).name}: the build is being ended")
+            if self._left_s is None:
+                self._log.tell(f"{signal.Signals(number).name}: the build is being ended")
             self._session.interrupt(number)
             if starved:
                 return
@@ -553,6 +569,8 @@ class _Build:
         if self.signalled is not None and exit_code != 0:
             # With 0 the command says itself that it ended in order: a server, or a build that was done.
             exit_code, result = 128 + self.signalled, BuildResult.INTERRUPTED
+            if self._left_s is not None:
+                exit_code = TO_BE_CONTINUED
         verdict = state.last_give_up.verdict.value if state.last_give_up and result is BuildResult.FAILED else None
         return Summary(
             result=result,
@@ -567,6 +585,7 @@ class _Build:
             requeued=counts.requeued,
             killed=counts.killed,
             runaways=counts.runaways,
+            left_s=None if self._left_s is None or result is BuildResult.OK else round(self._left_s, 1),
             remedied=len(state.remedied),
             paused=counts.paused,
             units=counts.units,

@@ -31,6 +31,7 @@ from builddoctor.core.events import (
     MemoryUnseen,
     Note,
     NoteLevel,
+    OutOfTime,
     Pause,
     PhaseAsked,
     PhaseEnded,
@@ -127,7 +128,9 @@ class Session:
         snapshots: FailureSnapshots,
         capture: InputCapture,
         holds_units: bool,
+        out_of_time: Callable[[], None],
     ) -> None:
+        """``out_of_time``: called when the scheduler says that the build is to be stopped."""
         self.costs = GateCosts()
         self.phases = phases
         self.units = Units(processes, began=self._unit_began, ended=self._unit_ended)
@@ -147,6 +150,7 @@ class Session:
         self._snapshots = snapshots
         self._capture = capture
         self._holds_units = holds_units
+        self._out_of_time = out_of_time
         self._facts: deque[Fact] = deque()
         self._deciding = False
         self._blind = False
@@ -209,16 +213,10 @@ class Session:
         """Do it. A phase that has just ended is passed over: the scheduler hears of that next."""
         if isinstance(decision, Admit):
             self._admit(decision)
-        elif isinstance(decision, Kill):
-            if (live := self.phases.get(decision.phase_id)) is not None:
-                # False where it has ended by itself just now.
-                live.kill(self._processes)
-        elif isinstance(decision, Requeue):
-            if (live := self.phases.get(decision.phase_id)) is not None:
-                live.again()
-        elif isinstance(decision, GiveUp):
-            if (live := self.phases.pop(decision.phase_id, None)) is not None:
-                live.given_up = True
+        elif isinstance(decision, Kill | Requeue | GiveUp):
+            self._end(decision)
+        elif isinstance(decision, OutOfTime):
+            self._out_of_time()
         elif isinstance(decision, ReleaseUnit):
             self.held_units.release(decision.unit_id, decision.threads)
         elif isinstance(decision, Pause):
@@ -226,6 +224,19 @@ class Session:
                 self.decide(refused)
         elif isinstance(decision, Continue):
             self._ungated.go_on(decision)
+
+    def _end(self, decision: Kill | Requeue | GiveUp) -> None:
+        live = self.phases.get(decision.phase_id)
+        if live is None:
+            return
+        if isinstance(decision, Kill):
+            # False where it has ended by itself just now.
+            live.kill(self._processes)
+        elif isinstance(decision, Requeue):
+            live.again()
+        else:
+            live.given_up = True
+            del self.phases[decision.phase_id]
 
     def _admit(self, admit: Admit) -> None:
         live = self.phases.get(admit.phase_id)

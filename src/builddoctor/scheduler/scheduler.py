@@ -35,6 +35,7 @@ from builddoctor.core.events import (
     KillReason,
     MemorySampled,
     MemoryUnseen,
+    OutOfTime,
     PauseRefused,
     PhaseAsked,
     PhaseEnded,
@@ -59,6 +60,7 @@ from builddoctor.estimation.growth import Growth
 from builddoctor.scheduler.admission import Admission
 from builddoctor.scheduler.budget import budget_mib
 from builddoctor.scheduler.build_order import BuildOrder, rest_of_units, whole_s, worth_a_search
+from builddoctor.scheduler.deadline import Deadline
 from builddoctor.scheduler.oom_guard import (
     DANGER_SHARE,
     KILL_LATENCY_S,
@@ -150,6 +152,7 @@ class Scheduler:
         self._ungated_since_s = 0.0
         self._last_headroom = (-math.inf, 0.0)
         self._interrupted = False
+        self._deadline = Deadline(settings.until_s, remaining_s=estimator.remaining_s, cores=self._cores)
         self._short = False
         self._drains_to: Waiting | None = None
         self._open_s = (-math.inf, 0.0)
@@ -265,7 +268,8 @@ class Scheduler:
         assert not self._waiting.keys() & self._running.keys(), "a phase waits and runs"
         assert len(self._running) <= self._slots
         due = [each for each in self._waiting if self._drains_to is None or each.key <= self._drains_to.key]
-        assert self._running or not any(self._in_turn(each) for each in due), "work waits while nothing runs"
+        idle = [each for each in due if each.held_for is not HoldReason.TIME and self._in_turn(each)]
+        assert self._running or not idle, "work waits while nothing runs"
         if any(phase_id in self._solo for phase_id in self._running):
             assert len(self._running) == 1, "a solo phase has company"
 
@@ -301,6 +305,7 @@ class Scheduler:
         if self._waiting.leave(phase_id) is self._drains_to:
             self._drains_to = None
         run = self._running.end(phase_id)
+        self._deadline.ended(now_s)
         self._ended += event.outcome in (Outcome.OK, Outcome.FAILED)
         decisions = [] if run is None else self._ended_run(run, event)
         if any(isinstance(each, Requeue) for each in decisions):
@@ -566,7 +571,12 @@ class Scheduler:
         decisions: list[Decision] = []
         if len(self._waiting) and len(self._running) < self._slots:
             self._pass_along_queue(decisions, now_s, asked)
-        return decisions + self._release_units(now_s)
+        return decisions + self._release_units(now_s) + self._out_of_time(now_s)
+
+    def _out_of_time(self, now_s: float) -> list[Decision]:
+        idle = not self._running and len(self._waiting) > 0
+        idle = idle and all(each.held_for is HoldReason.TIME for each in self._waiting)
+        return [OutOfTime(at_s=now_s)] if not self._interrupted and self._deadline.is_over(now_s, idle=idle) else []
 
     def _pass_along_queue(self, decisions: list[Decision], now_s: float, asked: int | None) -> None:
         self._lingering = {unit_id: kept for unit_id, kept in self._lingering.items() if kept.until_s > now_s}
@@ -582,6 +592,8 @@ class Scheduler:
             now_s=now_s,
         )
         solo = bool(self._solo) and not self._solo.isdisjoint(self._running)
+        if self._deadline.is_set:
+            self._deadline.look([run.phase for run in self._running.values()], [each.phase for each in self._waiting])
         if asked is None:
             self._short, self._drains_to = False, None
         first, grows, over_mib = asked is None or asked == self._waiting.first, self._growth.seen, admission.over_mib
@@ -601,7 +613,10 @@ class Scheduler:
             if over:
                 continue
             admission.reach(waiting.urgency)
-            reason = HoldReason.OTHER_ALONE if solo and self._running else self._blocked(waiting, admission)
+            if self._deadline.is_too_late_for(waiting.phase, now_s):
+                reason: HoldReason | None = HoldReason.TIME
+            else:
+                reason = HoldReason.OTHER_ALONE if solo and self._running else self._blocked(waiting, admission)
             if reason is None:
                 self._start(waiting, decisions, now_s)
                 admission.taken(waiting)
@@ -679,6 +694,7 @@ class Scheduler:
         self._waiting.leave(phase_id)
         self._lingering.pop(unit_id, None)
         self._release.started(unit_id, now_s)
+        self._deadline.started(phase)
         self._runaways.admitted(phase_id, expected_mib=waiting.estimate.peak_mib, kind=phase.kind)
         to_come = self._estimator.outlook(unit_id, phase)
         alone = not self._running

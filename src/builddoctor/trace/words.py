@@ -61,6 +61,7 @@ HOLD_WORDS: Mapping[HoldReason, str] = {
     HoldReason.ALONE: "it must run alone",
     HoldReason.OTHER_ALONE: "another runs alone",
     HoldReason.FREEING: "a kill is under way",
+    HoldReason.TIME: "time: its unit would not end before the build has to",
 }
 
 CONTINUE_WORDS: Mapping[ContinueReason, str] = {

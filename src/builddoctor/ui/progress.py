@@ -154,10 +154,19 @@ def _pauses(summary: Summary) -> list[str]:
     ]
 
 
+def _rest(summary: Summary) -> str:
+    if not summary.left_s:
+        return ""
+    runs = max(1, math.ceil(summary.left_s / max(1.0, summary.wall_s)))
+    return f"; about {format_clock(summary.left_s)} more, {runs} {'run' if runs == 1 else 'runs'} like this one"
+
+
 def _headline(summary: Summary, title: str) -> str:
     took = format_clock(summary.wall_s)
     if summary.result is BuildResult.OK:
         return f"✓ {title} in {took}"
+    if summary.result is BuildResult.INTERRUPTED and summary.left_s is not None:
+        return f"· {title} is to be continued: stopped in time after {took}{_rest(summary)}"
     if summary.result is BuildResult.INTERRUPTED:
         return f"✗ {title} interrupted after {took}; nothing of it is left running"
     return f"✗ {title} failed with exit code {summary.exit_code} after {took}"

@@ -131,6 +131,7 @@ def build_of(
         ),
         capture=InputCapture(nothing, trace=folder / "trace.jsonl", free_mib=lambda: 1024.0),
         holds_units=holds_units,
+        out_of_time=lambda: warn("out of time"),
     )
     return Built(session, scheduler, log, phases, sampler, sensor, sharing, ungated, processes, root, events)
 
