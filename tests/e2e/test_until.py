@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from itertools import pairwise
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_runs_of_twenty_seconds_end_with_the_same_objects(
         assert done.returncode == 75, done.stderr
         assert json.loads(program.summary_file.read_text())["result"] == "interrupted"
     assert len(finished) > 1
-    assert all(before <= after for before, after in zip(finished, finished[1:], strict=False))
+    assert all(before <= after for before, after in pairwise(finished))
     assert objects_of(example.build) == plain_objects
     log = (example.build / ".ninja_log").read_text().splitlines()[1:]
     outputs = [line.split("\t")[3] for line in log if line.split("\t")[3].endswith(".o")]

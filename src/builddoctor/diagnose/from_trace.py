@@ -111,7 +111,7 @@ RUNS_TOLD = 6
 
 _BY = {
     "killed-by-kernel": "killed by the kernel",
-    "killed-by-us": "ended by builddoctor before the kernel would",
+    "killed-by-us": "ended by builddoctor for want of memory",
     "killed-outside": "killed from outside",
 }
 

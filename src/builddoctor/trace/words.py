@@ -46,7 +46,7 @@ _CAUSES: Mapping[KillCause, str] = {
     KillCause.OOMD: "systemd-oomd",
 }
 
-BY_US = "builddoctor, before the kernel would"
+BY_US = "builddoctor, for want of memory"
 
 HINT = "let the build take its compilers from PATH, $CC and $CXX, where gates are"
 NO_GATE = f"no gate caught it, so it could not wait for its memory before it started ({HINT})"

@@ -1,6 +1,6 @@
 """The picture of memory as a file of its own: PNG for a report or a chat, SVG for a document.
 
-The same colours, patterns and marks as on the page. Needs matplotlib, an extra (`pip install builddoctor[pictures]`).
+The same colours, patterns and marks as on the page. Needs matplotlib, an extra (`pictures`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import warnings
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
-from builddoctor.core.errors import BuildDoctorError
+from builddoctor.core.errors import ExtraMissingError
 from builddoctor.core.units import format_clock, format_mib, one_line
 from builddoctor.trace.picture import GROUPS, Mark, Picture
 from builddoctor.ui.page.payload import top_mib
@@ -31,15 +31,15 @@ LONGEST_LINE = 110
 
 
 def drawn(picture: Picture, words: Words, kind: Kind) -> bytes:
-    """The file's bytes. Raises BuildDoctorError where matplotlib is missing."""
+    """The file's bytes. Raises ExtraMissingError where matplotlib is missing."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
         from matplotlib.ticker import FuncFormatter, MultipleLocator
     except ImportError as error:
-        raise BuildDoctorError(
+        raise ExtraMissingError(
             f"drawing a {kind} needs matplotlib, which is not installed",
-            hint="pip install 'builddoctor[pictures]'",
+            hint="`python -m pip install matplotlib`",
         ) from error
     # Names of files are no formulas; the same trace gives the same file; text stays text.
     settings = {"text.parse_math": False, "svg.hashsalt": "builddoctor", "svg.fonttype": "none", "hatch.linewidth": 0.6}

@@ -42,7 +42,7 @@ def test_a_build_that_did_not_fail_has_no_verdict(result: BuildResult, words: st
     ("verdict", "outcome", "died", "why"),
     [
         (Verdict.TOO_BIG, "killed-by-kernel", "killed by the kernel at 3.8 GiB", "Fewer jobs cannot help"),
-        (Verdict.RUNAWAY, "killed-by-us", "ended by builddoctor before the kernel would", "Fewer jobs cannot help"),
+        (Verdict.RUNAWAY, "killed-by-us", "ended by builddoctor for want of memory", "Fewer jobs cannot help"),
         (Verdict.EXTERNAL_KILL, "killed-outside", "killed from outside", "it was not this memory limit"),
         (Verdict.NOT_REDOABLE, "killed-by-kernel", "killed by the kernel", "cannot be run again"),
     ],

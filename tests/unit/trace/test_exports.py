@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.core.errors import TraceError, UsageError
+from builddoctor.core.errors import ExtraMissingError, TraceError
 from builddoctor.core.events import Admit, Note, PhaseEnded
 from builddoctor.trace.exports.perfetto import perfetto_json
 from builddoctor.trace.exports.tables import TABLES, write_csv, write_parquet, write_sqlite
@@ -200,9 +200,9 @@ def test_what_looks_like_a_formula_is_marked_as_text(tmp_path: Path) -> None:
 def test_parquet_without_pyarrow_says_what_to_install(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what needs nothing."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UsageError, match="pyarrow") as caught:
+    with pytest.raises(ExtraMissingError, match="pyarrow") as caught:
         write_parquet(good, TABLES["phases"], good.with_suffix(".parquet"))
-    assert "builddoctor[parquet]" in caught.value.hint
+    assert "pip install pyarrow" in caught.value.hint
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -102,7 +102,7 @@ def test_a_phase_that_is_run_again_has_two_runs_and_a_mark() -> None:
     mark, redo = seen.marks
     assert (mark.kind, mark.total_mib) == ("ended", 400.0)
     assert (redo.kind, redo.at_s) == ("warning", 3.0)
-    assert redo.text.startswith("redoes cicc sm_90 of src/1.cu: ended by builddoctor, before the kernel would at")
+    assert redo.text.startswith("redoes cicc sm_90 of src/1.cu: ended by builddoctor, for want of memory at")
     assert mark.text == "builddoctor ended cicc sm_90 of src/1.cu at 400 MiB: memory runs out"
 
 

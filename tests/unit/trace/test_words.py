@@ -94,7 +94,7 @@ def test_the_screen_says_that_a_runaway_is_ended() -> None:
 @pytest.mark.parametrize(
     ("outcome", "cause", "by"),
     [
-        ("killed-by-us", "", "builddoctor, before the kernel would"),
+        ("killed-by-us", "", "builddoctor, for want of memory"),
         ("killed-by-kernel", "cgroup", "the kernel"),
         ("killed-outside", "outside", "something else"),
     ],

@@ -75,4 +75,4 @@ def test_without_matplotlib_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(BuildDoctorError) as caught:
         drawn(_picture(tmp_path, Made(units=[])), WORDS, "png")
-    assert caught.value.hint == "pip install 'builddoctor[pictures]'"
+    assert caught.value.hint == "`python -m pip install matplotlib`"

@@ -17,7 +17,7 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 
-from builddoctor.core.errors import UsageError
+from builddoctor.core.errors import ExtraMissingError
 from builddoctor.core.events import BuildEnded, Header, MemorySampled, Status
 from builddoctor.core.units import escaped, printable
 from builddoctor.trace.analysis import read_build
@@ -228,7 +228,7 @@ def _cell(value: Value) -> Value:
 
 
 def write_parquet(path: Path, table: Table, target: Path) -> int:
-    """Write the table of the trace at ``path``; gives the number of rows. Raises UsageError without pyarrow."""
+    """Write the table of the trace at ``path``; gives the number of rows. Raises ExtraMissingError without pyarrow."""
     arrow, parquet = _pyarrow()
     kinds = {"text": arrow.string(), "real": arrow.float64(), "integer": arrow.int64()}
     schema = arrow.schema([(name, kinds[kind]) for name, kind in table.columns])
@@ -249,9 +249,9 @@ def _pyarrow() -> tuple[Any, Any]:
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise UsageError(
+        raise ExtraMissingError(
             f"Parquet needs pyarrow, which cannot be loaded: {error}",
-            hint="pip install 'builddoctor[parquet]', or `--to csv`, `--to sqlite`, which need nothing",
+            hint="`python -m pip install pyarrow`, or `--to csv`, `--to sqlite`, which need nothing",
         ) from error
 
 
