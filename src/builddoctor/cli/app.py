@@ -35,6 +35,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "toolkit": {},
     "machine": {},
     "history": {},
+    "save": {},
+    "restore": {},
     "cache": {},
     "config": {},
     "recipe": {"render": "recipe_render"},
