@@ -35,6 +35,7 @@ from builddoctor.trace.compare import compare
 from builddoctor.trace.reader import TraceReader
 from builddoctor.trace.replay import Difference, replay
 from builddoctor.trace.report import Happened, Point, TraceReport, UnitRow
+from builddoctor.ui.markdown import job_summary
 from builddoctor.ui.trace_page import (
     KINDS,
     comparison_page,
@@ -114,13 +115,19 @@ def list_traces(
 
 
 @app.command("show")
-def show(trace: TraceArgument = "last", json: JsonOption = False) -> None:
+def show(
+    trace: TraceArgument = "last",
+    json: JsonOption = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="For the summary of a CI job.")] = False,
+) -> None:
     """Show one page about a build: what failed and why, memory over time, the worst phases, events, fixes."""
     path = find_trace(trace)
     report = read_build(path)
     verdict = judge_now(report, path)
     if json:
         print_data(json_text(_shown(report, verdict, path), pretty=True))
+    elif markdown:
+        print_data(job_summary(report, verdict).rstrip("\n"))
     else:
         print_page(trace_page(report, verdict, width=page_width(), signs=page_signs()))
 

@@ -81,6 +81,8 @@ def headline(report: TraceReport, verdict: Diagnosis) -> str:
         return f"· {title} runs since {after}" if runs else f"✗ {title}: the trace stops short after {after}"
     if summary.result is BuildResult.OK:
         return f"✓ {title} in {after}"
+    if summary.result is BuildResult.INTERRUPTED and summary.left_s is not None:
+        return f"· {title} is to be continued: stopped in time after {after}"
     if summary.result is BuildResult.INTERRUPTED:
         return f"✗ {title} interrupted after {after}"
     return f"✗ {title} failed with exit code {summary.exit_code} after {after}"
