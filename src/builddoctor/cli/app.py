@@ -154,7 +154,12 @@ def configured(arguments: list[str]) -> dict[str, dict[str, object]]:
     # Only here: `explain` does not wait for it.
     from builddoctor.runtime.configuration import settings
 
-    return {command: {each.name.replace("-", "_"): each.value for each in settings(os.environ, Path.cwd())}}
+    try:
+        here = Path.cwd()
+    except OSError:
+        # It was deleted.
+        here = Path("/")
+    return {command: {each.name.replace("-", "_"): each.value for each in settings(os.environ, here)}}
 
 
 def _open_standard_files() -> None:
