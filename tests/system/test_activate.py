@@ -84,6 +84,7 @@ def test_without_a_supervisor_the_tools_are_the_real_ones(program: Program) -> N
     assert (program.folder / "two.o").exists()
 
 
+@pytest.mark.alone
 def test_a_socket_of_somebody_else_is_not_asked(program: Program) -> None:
     """A folder that others may write: compilers run, none of them waits or joins."""
     write_project(program)
