@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from builddoctor.cli.output import json_text, page_width, print_answer, print_data
+from builddoctor.cli.output import json_text, print_answer, print_data
 from builddoctor.core.errors import UsageError
 from builddoctor.core.units import format_mib
 from builddoctor.runtime.kept import CHEAP, KeptPart, parts, remove
@@ -22,9 +22,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def show(json: JsonOption = False) -> None:
     """Show the parts of the cache, how large they are, and what has to be done again without them."""
     found = parts(os.environ)
-    columns = [Column("part"), Column("size", right=True), Column("holds"), Column("without it", name=True)]
+    columns = [Column("part"), Column("size", right=True), Column("holds"), Column("without it")]
     rows = [[part.name, format_mib(part.size_mib), part.holds, part.again] for part in found]
-    print_answer(found, lambda: table(columns, rows, width=page_width()), json=json)
+    print_answer(found, lambda: table(columns, rows), json=json)
 
 
 @app.command("clean")

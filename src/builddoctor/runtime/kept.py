@@ -46,15 +46,11 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _PARTS = (
-    ("pages", "pages of `trace view`", "nothing: they are made when they are looked at"),
+    ("pages", "pages of `trace view`", "nothing: made again when looked at"),
     ("wheels", "NVIDIA's packages, as they were fetched", "`toolkit install` fetches them again"),
-    ("sources", "sources of projects built by name", "`build NAME` fetches them again, and compiles all of it again"),
-    ("staged", "what runs staged builds", "nothing: it is made when one runs"),
-    (
-        "overlays",
-        "gates in the place of compilers",
-        "a folder that was configured under builddoctor has to be configured again, unless it runs under it first",
-    ),
+    ("sources", "sources of projects built by name", "`build NAME` fetches and compiles all of it again"),
+    ("staged", "what runs staged builds", "nothing: made again when one runs"),
+    ("overlays", "gates in the place of compilers", "folders configured under builddoctor have to run under it next"),
     ("activated", "what starts supervisors in activated shells", "`activate` again in shells that are"),
 )
 CHEAP = ("pages", "wheels")
