@@ -78,9 +78,11 @@ def test_without_a_supervisor_the_tools_are_the_real_ones(program: Program) -> N
     write_project(program)
     state = program.folder / "state"
     state.write_text("a file where a folder has to be")
-    done = shell(program, "make 2>&1; builddoctor status; exec 3<&0; make -B")
+    done = shell(program, "gcc -c one.c > said 2>&1; builddoctor status --json; make -B")
     assert done.returncode == 0, done.stderr
-    assert "builddoctor:" not in done.stdout.replace("builddoctor watch", "")
+    assert (program.folder / "said").read_text() == ""
+    refused = json.loads(done.stdout.splitlines()[0])["refused"]
+    assert any(str(state) in each["message"] for each in refused)
     assert (program.folder / "two.o").exists()
 
 

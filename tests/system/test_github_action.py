@@ -5,7 +5,6 @@ Without GitHub's cache, whose file is carried by hand. Of conditions only the on
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -176,4 +175,3 @@ def test_every_use_is_pinned_and_every_output_is_one_of_a_step() -> None:
     ids = {step["id"] for step in steps if "id" in step}
     for output in ACTION["outputs"].values():
         assert re.search(r"steps\.(\w+)\.", output["value"])[1] in ids  # type: ignore[index]
-    assert os.access(ROOT / "action.yml", os.R_OK)

@@ -41,8 +41,11 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "config": {},
     "recipe": {"render": "recipe_render"},
 }
-"""The commands as ``--help`` lists them, each a module of ``cli`` of its name; for groups the subcommands that live in
-modules of their own."""
+"""The commands as ``--help`` lists them, each a module of ``cli`` of its name (or of ``BESIDE``); for groups the
+subcommands that live in modules of their own."""
+
+BESIDE = {"deactivate": "activate", "restore": "save"}
+"""Commands that undo another, in that one's module."""
 
 
 CONFIGURED = frozenset(("build", "run", "activate", "doctor"))
@@ -86,7 +89,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 def _add(app: typer.Typer, name: str) -> None:
     """One command, imported only now: a build does not wait for what the others import."""
-    module = import_module(f"builddoctor.cli.{name}")
+    module = import_module(f"builddoctor.cli.{BESIDE.get(name, name)}")
     if hasattr(module, "app"):
         app.add_typer(_group(name), name=name, cls=_Whole)
     else:

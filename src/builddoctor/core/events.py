@@ -15,6 +15,8 @@ within a schema version; a reader skips events whose ``t`` it does not know.
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from builddoctor.core.evidence import KillCause, Scene
@@ -667,6 +669,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """gates that ran"""
     trace: str
     """path of the trace"""
+
+    @property
+    def runs_left(self) -> int:
+        """Runs as long as this one that the rest takes, about; 0 where that is not known."""
+        return math.ceil(self.left_s / max(1.0, self.wall_s)) if self.left_s else 0
 
 
 class BuildEnded(Event, frozen=True, kw_only=True, tag="summary"):

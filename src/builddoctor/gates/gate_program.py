@@ -129,21 +129,21 @@ def build_root(role):
     A shell that was activated is not, since its own environment was settled before: so each command that is typed is a
     build. But for a compiler that was typed by itself, which is its shell's.
     """
-    pid = os.getpid()
-    chain = []
+    lone = {"phase": 2, "unit": 1, "front": 0}[role]
+    pid, chain = os.getpid(), []
     while pid > 1:
-        stat = read_file("/proc/%d/stat" % pid)
-        fields = stat[stat.rfind(b")") + 2 :].split()
-        if len(fields) < 20 or (chain and b"\0BUILDDOCTOR_ACTIVE=" not in b"\0" + read_file("/proc/%d/environ" % pid)):
+        activated = not chain or b"\0BUILDDOCTOR_ACTIVE=" in b"\0" + read_file("/proc/%d/environ" % pid)
+        if not activated and len(chain) > lone:
             break
-        chain.append((pid, fields[19]))
-        pid = int(fields[1])
-    if len(chain) <= {"phase": 2, "unit": 1, "front": 0}[role] and pid > 1:
         stat = read_file("/proc/%d/stat" % pid)
         fields = stat[stat.rfind(b")") + 2 :].split()
-        if len(fields) >= 20:
-            chain.append((pid, fields[19]))
-    return "%d-%s" % (chain[-1][0], chain[-1][1].decode()) if chain else "0-0"
+        if len(fields) < 20:
+            break
+        chain.append("%d-%s" % (pid, fields[19].decode()))
+        if not activated:
+            break
+        pid = int(fields[1])
+    return chain[-1] if chain else "0-0"
 
 
 def read_file(path):

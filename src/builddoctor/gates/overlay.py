@@ -7,9 +7,9 @@ incremental, and are made or brought up to date in place, safely for builds that
 and renamed.
 Does *not* cover: telling a build about them (``gates.environment``).
 
-A gate is a shell script of a few lines around ``gate_program``: without a supervisor it execs the real tool, without
-any Python, so that an overlay path left in a CMakeCache never breaks a build. Its time stamp is the real tool's, so
-that ccache sees a changed compiler when that changes.
+A gate is a shell script of a few lines around ``gate_program``: without a supervisor, in a shell that is not activated,
+it execs the real tool, without any Python, so that an overlay path left in a CMakeCache never breaks a build. Its time
+stamp is the real tool's, so that ccache sees a changed compiler when that changes.
 
 nvcc reads ``nvcc.profile`` from the folder of its argv[0] and takes its root, search path and flags from it (13.0,
 measured). Ours differs in CICC_PATH and PATH alone; ``$(_HERE_)`` becomes the real folder, so that TOP and every

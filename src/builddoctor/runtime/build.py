@@ -254,7 +254,7 @@ class _Build:
             self.joined.socket.unlink(missing_ok=True)
         socket = self.joined.socket if self.joined is not None else self.folder / "socket"
         server = await serve(socket, self._converse)
-        ended = asyncio.Event()
+        ended = self._ended = asyncio.Event()
         self._tell_start(log)
         log.add(msgspec.structs.replace(self.snapshots.begin(), at_s=log.at_s()))
         loop = asyncio.get_running_loop()
@@ -334,7 +334,6 @@ class _Build:
             joined, self.request.title, str(self.trace.path), datetime.now(timezone.utc).isoformat(), processes
         )
         joined.listening()
-        self._ended = ended
         gone = _end_of(joined.pid)
         while sampler.quiet_s < IDLE_S and (
             session.phases or session.units.open or processes.lives(joined.pid, joined.start_ticks)

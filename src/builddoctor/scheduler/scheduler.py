@@ -574,9 +574,11 @@ class Scheduler:
         return decisions + self._release_units(now_s) + self._out_of_time(now_s)
 
     def _out_of_time(self, now_s: float) -> list[Decision]:
+        if self._interrupted or not self._deadline.is_set:
+            return []
         idle = not self._running and len(self._waiting) > 0
         idle = idle and all(each.held_for is HoldReason.TIME for each in self._waiting)
-        return [OutOfTime(at_s=now_s)] if not self._interrupted and self._deadline.is_over(now_s, idle=idle) else []
+        return [OutOfTime(at_s=now_s)] if self._deadline.is_over(now_s, idle=idle) else []
 
     def _pass_along_queue(self, decisions: list[Decision], now_s: float, asked: int | None) -> None:
         self._lingering = {unit_id: kept for unit_id, kept in self._lingering.items() if kept.until_s > now_s}

@@ -5,7 +5,6 @@ Covers: ``trace show --markdown``. Text of the build's own is never taken for Ma
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from builddoctor.core.events import BuildResult
@@ -67,7 +66,7 @@ def _next(report: TraceReport) -> str:
     if (ample := _runner(report.peak_mib)) != least:
         words.append(f"As fast as here it is with {ample}.")
     if summary is not None and summary.left_s:
-        runs = math.ceil(summary.left_s / max(1.0, summary.wall_s))
+        runs = summary.runs_left
         words.append(f"About {format_clock(summary.left_s)} are left: {runs} more {'run' if runs == 1 else 'runs'}.")
     elif summary is not None and summary.result is BuildResult.OK:
         words.append(f"The next run of the same takes about {format_clock(summary.wall_s)}.")

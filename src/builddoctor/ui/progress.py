@@ -157,7 +157,7 @@ def _pauses(summary: Summary) -> list[str]:
 def _rest(summary: Summary) -> str:
     if not summary.left_s:
         return ""
-    runs = max(1, math.ceil(summary.left_s / max(1.0, summary.wall_s)))
+    runs = summary.runs_left
     return f"; about {format_clock(summary.left_s)} more, {runs} {'run' if runs == 1 else 'runs'} like this one"
 
 
