@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "doctor": {},
     "plan": {},
     "watch": {},
+    "attach": {},
     "explain": {},
     "save": {},
     "restore": {},

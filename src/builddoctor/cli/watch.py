@@ -1,7 +1,7 @@
 """``builddoctor watch [TRACE]``: follow a build from another terminal, by its trace, until it ends.
 
 Covers: a trace that stops short, that is removed, or that no process writes any more. The build is never touched.
-Does *not* cover: the state that a trace tells (``trace.state``), the board (``ui.board``).
+Does *not* cover: the state that a trace tells (``trace.state``), showing it (``cli.following``).
 """
 
 from __future__ import annotations
@@ -9,36 +9,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from builddoctor.cli.following import Following
 from builddoctor.cli.output import print_notes
 from builddoctor.cli.trace import find_trace, last_words
 from builddoctor.core.board import BoardState, EventRow
 from builddoctor.core.errors import TraceError
 from builddoctor.core.events import BuildResult
 from builddoctor.core.units import format_clock
+from builddoctor.system.root import Clock, monotonic
 from builddoctor.trace.board import board_state
 from builddoctor.trace.reader import TraceTail
 from builddoctor.trace.state import BuildState
 from builddoctor.trace.words import event_row
-from builddoctor.ui.board import LiveBoard
-from builddoctor.ui.layout import UNICODE, signs_for
-from builddoctor.ui.progress import closing, event_line, progress_lines
-from builddoctor.ui.screen import LINE_EVERY_S, wants_board
-from builddoctor.ui.terminal import Terminal
+from builddoctor.ui.progress import closing
 
 LOOK_EVERY_S = 0.25
 GOES_ON_S = 1.5
 """Clocks on the board go on this long without a record."""
 SILENT_END_S = 15.0
 """A trace that no process holds open and that did not grow for this long is not written any more."""
-KEYS = "d details   q quits, the build goes on"
 
 
 def watch(
@@ -72,7 +67,7 @@ class Watched:
         self.quit = False
 
 
-def watch_build(path: Path, env: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic) -> Watched:
+def watch_build(path: Path, env: Mapping[str, str], *, clock: Clock = monotonic) -> Watched:
     """Show the build of this trace until it ends, or ``q``.
 
     Raises TraceError when it is no trace, or stops short: then the last state has been shown.
@@ -81,29 +76,36 @@ def watch_build(path: Path, env: Mapping[str, str], *, clock: Callable[[], float
 
 
 class _Watch:
-    def __init__(self, path: Path, env: Mapping[str, str], clock: Callable[[], float]) -> None:
+    def __init__(self, path: Path, env: Mapping[str, str], clock: Clock) -> None:
         self._path = path
         self._env = env
         self._clock = clock
-        self._signs = signs_for(env) if sys.stderr.isatty() else UNICODE
         self._build = BuildState(rows=False)
         self._fresh: list[EventRow] = []
         """events that have not been shown"""
-        self._watched = Watched(self._build)
         self._heard_s = clock()
-        self._ended = asyncio.Event()
 
     async def run(self) -> Watched:
+        watched = Watched(self._build)
         with contextlib.closing(TraceTail(self._path)) as tail:
             over = await self._read(tail)
             self._fresh.clear()
-            if over:
-                return self._watched
-            if wants_board(self._env):
-                await self._on_board(tail)
-            else:
-                await self._in_lines(tail)
-        return self._watched
+            if not over:
+                following = Following(
+                    self._env,
+                    self._clock,
+                    look=lambda: self._look(tail),
+                    state=self._state,
+                    fresh=self._taken,
+                    every_s=lambda: LOOK_EVERY_S,
+                )
+                await following.show()
+                watched.quit = following.quit
+        return watched
+
+    def _taken(self) -> list[EventRow]:
+        fresh, self._fresh = self._fresh, []
+        return fresh
 
     async def _read(self, tail: TraceTail) -> bool:
         """All that is new; True where the build has ended."""
@@ -142,38 +144,3 @@ class _Watch:
         silent_s = self._silent_s()
         now_s = self._build.last_at_s + min(silent_s, GOES_ON_S)
         return board_state(self._build, now_s=now_s, silent_s=silent_s)
-
-    async def _on_board(self, tail: TraceTail) -> None:
-        terminal = Terminal(2, self._env)
-        shown = LiveBoard(terminal, self._env, self._state, on_quit=self._quit, keys=KEYS)
-        try:
-            shown.open()
-            while await self._look(tail) and not self._watched.quit:
-                shown.refresh()
-                try:
-                    await asyncio.wait_for(self._ended.wait(), LOOK_EVERY_S)
-                except asyncio.TimeoutError:
-                    continue
-        finally:
-            shown.close()
-            await terminal.written()
-            terminal.close()
-
-    def _quit(self) -> None:
-        self._watched.quit = True
-        self._ended.set()
-
-    async def _in_lines(self, tail: TraceTail) -> None:
-        next_line_s = self._clock()
-        while await self._look(tail):
-            for event in self._fresh:
-                self._say(event_line(event))
-            self._fresh.clear()
-            if self._clock() >= next_line_s:
-                next_line_s = self._clock() + LINE_EVERY_S
-                for line in progress_lines(self._state()):
-                    self._say(line)
-            await asyncio.sleep(LOOK_EVERY_S)
-
-    def _say(self, text: str) -> None:
-        print(self._signs.words(text), file=sys.stderr, flush=True)  # noqa: T201

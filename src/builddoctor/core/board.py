@@ -96,5 +96,9 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
     """None while too little is known to say"""
     waits: tuple[WaitingRow, ...] = ()
     """every phase that waits, the longest first"""
+    verdict: str = ""
+    """of a build that was started without us: does it work, in a sentence"""
+    threat: str = ""
+    """and what threatens it; empty for nothing"""
     silent_s: float = 0.0
     """when followed by its trace: how long nothing was written to it"""

@@ -73,6 +73,8 @@ class Header(Event, frozen=True, kw_only=True, tag="header"):
     """None in traces that cannot be replayed"""
     staged: bool = False
     """a staged build: its phases have no gates of their own"""
+    attached: bool = False
+    """a build that was started without us: its compilers were found running, and seen once a second at best"""
 
 
 # -- facts: what the scheduler decides upon ------------------------------------------------------------------
@@ -108,6 +110,20 @@ class PhaseAsked(Event, frozen=True, kw_only=True, tag="ask"):
 
     phase: Phase
     argv_digest: str = ""
+
+
+class CompilerFound(Event, frozen=True, kw_only=True, tag="found"):
+    """A compiler that runs already: nobody asked for it, and nobody held it back (``builddoctor attach``)."""
+
+    phase: Phase
+    pid: Whole
+    estimate: Estimate
+    expected_s: Seconds = 0.0
+    """time that it is expected to take in all"""
+
+    @property
+    def phase_id(self) -> int:
+        return self.phase.phase_id
 
 
 class PhaseStarted(Event, frozen=True, kw_only=True, tag="start"):
@@ -684,6 +700,7 @@ class BuildEnded(Event, frozen=True, kw_only=True, tag="summary"):
 
 Observation = (
     Header
+    | CompilerFound
     | PhaseStarted
     | Status
     | Note

@@ -24,6 +24,7 @@ _CACHED_NVCC = re.compile(r"^CMAKE_CUDA_COMPILER:[A-Z]+=(?P<path>/.*)$", re.MULT
 _NINJA_NVCC = re.compile(r"^nvcc = (?:\S+ )?(?P<path>(?:/|\$cuda_home/)\S*nvcc)\s*$", re.MULTILINE)
 """torch puts ccache before it; flashinfer writes ``$cuda_home/bin/nvcc``."""
 _NINJA_HOME = re.compile(r"^cuda_home = (?P<path>/\S*)\s*$", re.MULTILINE)
+_NINJA_BUILDDIR = re.compile(r"^builddir = (?P<path>\S+)\s*$", re.MULTILINE)
 _NINJA_INNER = re.compile(r"^subninja (?P<path>\S+)\s*$", re.MULTILINE)
 _MOST_INNER = 8
 """Of the files that one build.ninja names (flashinfer: one for each kernel), so many are looked into."""
@@ -35,12 +36,19 @@ _MOST_PLAN_BYTES = 256 * 1024 * 1024
 """A command line of 5 KB for each of 50 000 units."""
 
 
-class _Edge(msgspec.Struct):
+class Edge(msgspec.Struct, frozen=True):
     """One entry of ninja's compilation database."""
 
     directory: str
     command: str
     output: str
+    file: str = ""
+    """its first input"""
+
+    @property
+    def path(self) -> str:
+        """Of its output."""
+        return os.path.normpath(os.path.join(self.directory, self.output))
 
 
 def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
@@ -105,27 +113,39 @@ def going_on(name: str, argv: Sequence[str]) -> list[str]:
 def planned_units(ninja: str, argv: Sequence[str], cwd: str) -> int | None:
     """How many units this ninja run has still to compile: those whose output is not there yet.
 
-    None when ninja does not say, or was asked for certain targets. Read from ``-t compdb``, which only reads: a dry run
-    beside the real one would delete its response files.
+    None when ninja does not say.
     """
-    where = _where(argv)
-    if where is None:
+    edges = compile_edges(ninja, argv, cwd)
+    return None if edges is None else sum(1 for edge in edges if not os.path.exists(edge.path))
+
+
+def compile_edges(ninja: str, argv: Sequence[str], cwd: str) -> tuple[Edge, ...] | None:
+    """The compiles among what this ninja run's targets need, done or not; None when ninja does not say.
+
+    From ``-t compdb`` (all of the folder) and ``-t commands`` (what the targets need), which load the build files and
+    no more: a dry run beside the real one would delete its response files, and tools that load ``.ninja_deps`` may
+    write it.
+    """
+    if _asks_only(argv):
         return None
-    listed = run_captured(
-        [ninja, *where, "-t", "compdb"], cwd=cwd or None, timeout_s=PLAN_TIMEOUT_S, most_bytes=_MOST_PLAN_BYTES
-    )
+    where, targets = _where(argv)
+    listed = _told(ninja, [*where, "-t", "compdb"], cwd)
     try:
-        edges = msgspec.json.decode(listed.output[listed.output.find("[") :], type=list[_Edge])
+        edges = msgspec.json.decode(listed[listed.find("[") :], type=list[Edge])
     except msgspec.MsgspecError:
         return None
-    return sum(
-        1 for edge in edges if _COMPILES.search(edge.command) and not os.path.exists(f"{edge.directory}/{edge.output}")
-    )
+    needed = set(_told(ninja, [*where, "-t", "commands", *targets], cwd).split("\n"))
+    return tuple(edge for edge in edges if _COMPILES.search(edge.command) and edge.command in needed)
 
 
-def _where(argv: Sequence[str]) -> list[str] | None:
-    """ninja's ``-C`` and ``-f``; None when the run does not build everything."""
+def _told(ninja: str, words: Sequence[str], cwd: str) -> str:
+    return run_captured([ninja, *words], cwd=cwd or None, timeout_s=PLAN_TIMEOUT_S, most_bytes=_MOST_PLAN_BYTES).output
+
+
+def _where(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """ninja's ``-C`` and ``-f``, and its targets."""
     kept: list[str] = []
+    targets: list[str] = []
     words = iter(argv)
     for word in words:
         if word[:2] in ("-C", "-f"):
@@ -133,8 +153,17 @@ def _where(argv: Sequence[str]) -> list[str] | None:
         elif word in ("-j", "-k", "-l", "-d", "-w"):
             next(words, "")
         elif not word.startswith("-"):
-            return None
-    return None if _asks_only(argv) else kept
+            targets.append(word)
+    return kept, targets
+
+
+def ninja_log(name: str, argv: Sequence[str], cwd: str) -> Path | None:
+    """Where this ninja run logs what is done: in ``builddir``, which is the folder that it works in if not named."""
+    folder = _build_folder(name, argv, cwd)
+    if folder is None:
+        return None
+    named = _NINJA_BUILDDIR.search(_head(folder / _ninja_file(name, argv)))
+    return folder / (named["path"] if named and "$" not in named["path"] else "") / ".ninja_log"
 
 
 def _asks_only(argv: Sequence[str]) -> bool:

@@ -59,6 +59,12 @@ def recipe_from_traces(paths: Sequence[Path], *, name: str = "") -> Made:
     if not builds:
         raise RecipeError("no trace was named", hint="builddoctor recipe from-trace last")
     _same_build(builds, named=bool(name))
+    for build in builds:
+        if build.header.attached:
+            raise RecipeError(
+                f"{build.path}: that build ran without builddoctor, and was only looked at once a second",
+                hint="run it supervised: `builddoctor run -- COMMAND…`, whose trace has every peak",
+            )
     phases, refused = _fit_for_recipes([phase for build in builds for phase in build.phases])
     halves = _halves(builds, {phase.place for phase in phases})
     left_out = [*refused, *halves, *_said(builds), *twice]

@@ -9,11 +9,9 @@ While all memory is explained by phases, a look costs a few additions.
 
 from __future__ import annotations
 
-import signal
-
 from builddoctor.core.events import Continue, Pause, PauseRefused, UngatedGone, UngatedProcess, UngatedSeen
 from builddoctor.core.limits import COUNTED_BY_KERNEL, MemoryReading
-from builddoctor.gates.guardian import PidHandle
+from builddoctor.gates.stopping import Stopped
 from builddoctor.runtime.phases import LivePhases
 from builddoctor.scheduler.budget import OPEN_UNIT_MIB, Allowance
 from builddoctor.scheduler.scheduler import Scheduler
@@ -59,7 +57,7 @@ class UngatedWatch:
         self._clock = clock
         self._page_bytes = root.page_bytes()
         self._top = top
-        self._held: dict[tuple[int, int], PidHandle] = {}
+        self._stopped = Stopped(processes)
         self._most_mib = float("-inf")
         self._next_s = float("-inf")
         self._seen_s = float("-inf")
@@ -78,7 +76,7 @@ class UngatedWatch:
         unexplained_mib = self._unexplained_mib(reading, phases_mib, open_units)
         near_mib = NOT_SHORT * (unexplained_mib + allowed.reserve_mib)
         short = unexplained_mib >= LEAST_MIB and allowed.kill_headroom_mib < near_mib
-        if self._over or self._top is None or not (short or self._held):
+        if self._over or self._top is None or not (short or self._stopped):
             gone, self._found = self._found, False
             self.ungated_mib = 0.0
             return UngatedGone(at_s=at_s) if gone else None
@@ -99,10 +97,7 @@ class UngatedWatch:
 
     def release(self) -> None:
         """All that are stopped go on, whatever is decided."""
-        for handle in self._held.values():
-            handle.send(signal.SIGCONT)
-            handle.close()
-        self._held.clear()
+        self._stopped.release()
         self.ungated_mib, self._found = 0.0, False
 
     def end(self) -> None:
@@ -152,38 +147,12 @@ class UngatedWatch:
     def let_go(self) -> None:
         """Processes that are no longer paused: ended, or let go on by something else; or they wait for a disk, and will
         stop when that has answered."""
-        paused = self._scheduler.paused
-        for key in [key for key in self._held if key not in paused]:
-            handle = self._held.pop(key)
-            handle.send(signal.SIGCONT)
-            handle.close()
+        self._stopped.keep_only(self._scheduler.paused)
 
     def pause(self, action: Pause, at_s: float) -> PauseRefused | None:
         """Stop the process; what to say where that could not be done."""
-        handle = self._hold(action.process)
-        if handle is None or not handle.send(signal.SIGSTOP):
-            return PauseRefused(at_s=at_s, process=action.process)
-        self._held[action.process.key] = handle
-        return None
+        return None if self._stopped.stop(action.process) else PauseRefused(at_s=at_s, process=action.process)
 
     def go_on(self, action: Continue) -> None:
         """Let the process go on."""
-        handle = self._held.pop(action.process.key, None)
-        if handle is not None:
-            handle.send(signal.SIGCONT)
-            handle.close()
-
-    def _hold(self, process: UngatedProcess) -> PidHandle | None:
-        """The process, held; None when it is gone, or its number is another's by now.
-
-        Held first and looked at afterwards. Without pidfds (before Linux 5.3) none is stopped: a number may be any
-        other process's.
-        """
-        try:
-            handle = PidHandle(process.pid)
-        except OSError:
-            return None
-        if self._processes.start_ticks(process.pid) == process.start_ticks:
-            return handle
-        handle.close()
-        return None
+        self._stopped.go_on(action.process)

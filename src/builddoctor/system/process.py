@@ -4,15 +4,16 @@ Covers, straight from /proc: anonymous resident memory through a kept file descr
 page tables (11 ms for each GiB), processor time, identity by start time, children, command line and parent; a process
 and everything below it in one walk, for what no gate announced; limits of each process (RLIMIT_AS, RLIMIT_DATA), and on
 how many processes and files there may be (RLIMIT_NPROC, RLIMIT_NOFILE, the pids controller).
-Does *not* cover: finding processes: gates announce theirs, and the machine is not scanned, but for children where the
-kernel has no lists of them (it is built without CONFIG_PROC_CHILDREN). The kernel's own limits
-(``kernel.pid_max``, ``threads-max``) are tens of thousands everywhere. Kernel docs: proc(5), getrlimit(2),
-cgroup-v2.rst (PID).
+Does *not* cover: finding processes: gates announce theirs, and the machine is not scanned, but for a build that was
+started without us, and for children where the kernel has no lists of them (it is built without CONFIG_PROC_CHILDREN).
+The kernel's own limits (``kernel.pid_max``, ``threads-max``) are tens of thousands everywhere. Kernel docs: proc(5),
+getrlimit(2), cgroup-v2.rst (PID).
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Collection
 from typing import Literal
 
@@ -152,6 +153,54 @@ class Processes:
         return fields if len(fields) > _START_TICKS else []
 
 
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process was called. Empty where that may not be read, or it is gone."""
+
+    argv: tuple[str, ...] = ()
+    """the program itself first"""
+    cwd: str = ""
+    sizes: tuple[tuple[int, int], ...] = ()
+    """(place, bytes) of the words behind the program that name a file"""
+
+
+def read_call(root: SystemRoot, pid: int) -> Call:
+    """Read once for each process: a compiler's command line does not change."""
+    text = root.path_text(f"/proc/{pid}/cmdline") or ""
+    argv = tuple(text.removesuffix("\0").split("\0")) if text else ()
+    cwd = root.link(f"/proc/{pid}/cwd")
+    sizes = []
+    for place, word in enumerate(argv[1:]):
+        if "." in word and not word.startswith("-"):
+            try:
+                status = root.at(os.path.join(cwd, word)).stat()
+            except (OSError, ValueError):
+                continue
+            if stat.S_ISREG(status.st_mode):
+                sizes.append((place, status.st_size))
+    return Call(argv=argv, cwd=cwd, sizes=tuple(sizes))
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of the machine."""
+
+    pid: int
+    parent: int
+    name: str
+    start_ticks: int
+
+
+def read_all(root: SystemRoot) -> list[Listed]:
+    """All processes that can be seen, in order of their numbers."""
+    found: list[Listed] = []
+    for pid in sorted(int(name) for name in root.names("/proc") if name.isdigit()):
+        head, _, tail = (root.text(f"/proc/{pid}/stat") or "").rpartition(")")
+        fields = [whole_number(field) for field in tail.split()[: _START_TICKS + 1]]
+        if len(fields) > _START_TICKS and fields[_PARENT] is not None and fields[_START_TICKS] is not None:
+            name = head.partition("(")[2]
+            found.append(Listed(pid=pid, parent=fields[_PARENT] or 0, name=name, start_ticks=fields[_START_TICKS] or 0))
+    return found
+
+
 def anon_mib(root: SystemRoot, pid: int, page_bytes: int) -> float | None:
     """Private memory of one process, read once: resident - shared of statm; None when it is gone."""
     fields = [whole_number(word) for word in (root.text(f"/proc/{pid}/statm") or "").split()[1:3]]
@@ -181,17 +230,23 @@ class TreeProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_tree(
-    root: SystemRoot, top: int, *, page_bytes: int, least_mib: float, without: Collection[int] = ()
+    root: SystemRoot,
+    top: int,
+    *,
+    page_bytes: int,
+    least_mib: float,
+    without: Collection[int] = (),
+    itself: bool = False,
 ) -> list[TreeProcess]:
-    """All below ``top``, parents first; not those in ``without``, nor what is below them."""
+    """All below ``top``, parents first; not those in ``without``, nor what is below them. ``itself``: that too."""
     families = None if _has_lists(root) else _families(root)
 
     def children_of(parent: int) -> list[int]:
         return _children(root, parent) if families is None else families.get(parent, [])
 
     found: list[TreeProcess] = []
-    seen = {top, *without}
-    pending = [child for child in children_of(top) if child not in seen]
+    seen = set(without) if itself else {top, *without}
+    pending = [top] if itself else [child for child in children_of(top) if child not in seen]
     while pending:
         pid = pending.pop()
         if pid in seen:

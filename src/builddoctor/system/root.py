@@ -90,6 +90,36 @@ class SystemRoot:
         return kib / 1024
 
 
+class SeenFrom(SystemRoot):
+    """The same system, as limits and counters of another process: what its ``/proc/self`` says of cgroups, NUMA and
+    rlimits. Mounts and namespaces stay ours, by which the paths that the kernel tells us open here."""
+
+    def __init__(self, path: Path, pid: int) -> None:
+        super().__init__(path)
+        self._pid = pid
+
+    def at(self, absolute: str) -> Path:
+        return super().at(self._seen(absolute))
+
+    def _content(self, absolute: str) -> bytes | None:
+        return super()._content(self._seen(absolute))
+
+    def exists(self, absolute: str) -> bool:
+        return super().exists(self._seen(absolute))
+
+    def _seen(self, absolute: str) -> str:
+        own, _, name = absolute.partition("/proc/self/")
+        return f"/proc/{self._pid}/{name}" if not own and name in _OF_A_PROCESS else absolute
+
+
+_OF_A_PROCESS = frozenset(("cgroup", "stat", "status", "limits", "numa_maps"))
+
+
+def since_boot() -> float:
+    """Seconds since the machine started, times asleep included: what start times of processes count from."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def monotonic() -> float:
     """The production clock."""
     return time.monotonic()

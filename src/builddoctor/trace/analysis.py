@@ -14,7 +14,16 @@ from pathlib import Path
 import msgspec
 
 from builddoctor.core.errors import TraceError
-from builddoctor.core.events import Admit, BuildEnded, BuildEvent, BuildResult, Header, MemorySampled, Status
+from builddoctor.core.events import (
+    Admit,
+    BuildEnded,
+    BuildEvent,
+    BuildResult,
+    CompilerFound,
+    Header,
+    MemorySampled,
+    Status,
+)
 from builddoctor.core.units import format_clock, format_mib
 from builddoctor.trace.picture import Picture
 from builddoctor.trace.reader import LIST_HINT, LineDecoder, TraceReader, is_locked
@@ -43,7 +52,7 @@ def read_state(path: Path, *, points: int = POINTS) -> tuple[BuildState, int]:
     reader = TraceReader(path, curves=False)
     for event in reader:
         state.apply(event)
-        if type(event) is Admit:
+        if isinstance(event, Admit | CompilerFound):
             admitted_at_byte[event.phase_id] = reader.bytes_read
     if state.live:
         last_at_s = state.last_at_s

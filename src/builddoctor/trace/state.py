@@ -22,6 +22,7 @@ import msgspec
 from builddoctor.core.events import (
     Admit,
     BuildEnded,
+    CompilerFound,
     Continue,
     Event,
     GiveUp,
@@ -346,6 +347,7 @@ class BuildState:
                 _on(Hold, self._held),
                 _on(Admit, self._admitted),
                 _on(PhaseStarted, self._started),
+                _on(CompilerFound, self._found),
                 _on(MemorySampled, self._sampled),
                 _on(PhaseEnded, self._ended),
                 _on(Requeue, self._requeued),
@@ -522,6 +524,21 @@ class BuildState:
             run.attempt.started_at_s = event.at_s
             if self._curves:
                 run.curve = []
+
+    def _found(self, event: CompilerFound) -> None:
+        """It asked nobody, and is let run all the same."""
+        at_s, phase_id = event.at_s, event.phase_id
+        self._asked(PhaseAsked(at_s=at_s, phase=event.phase))
+        self._admitted(
+            Admit(
+                at_s=at_s,
+                phase_id=phase_id,
+                estimate=event.estimate,
+                expected_s=event.expected_s,
+                running=len(self.live) + 1,
+            )
+        )
+        self._started(PhaseStarted(at_s=at_s, phase_id=phase_id, pid=event.pid))
 
     def _sampled(self, event: MemorySampled) -> None:
         at_s, live, curves = event.at_s, self.live, self._curves

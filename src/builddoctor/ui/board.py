@@ -95,7 +95,7 @@ class _Board:
     def lines(self, keys: str | None) -> list[Text]:
         if self.rows < LEAST_ROWS:
             return [Text(progress_line(self.state))][: self.rows]
-        above = [self._head(), self._units(), self._memory(), self._jobs()]
+        above = [self._head(), self._units(), self._memory(), self._jobs(), *self._outlook()]
         waits, events = self._waiting(), self._events()
         below = [*waits, *events] if len(above) + len(waits) + len(events) < self.rows else waits
         if keys and self.roomy:
@@ -153,10 +153,17 @@ class _Board:
     def _jobs(self) -> Text:
         state = self.state
         text = f"{'jobs':<{LABEL_CELLS}}now {state.jobs}   so far {state.jobs_mean:.1f}, most {state.jobs_max}"
-        if not self.narrow:
+        if not self.narrow and state.window:
             threads = f", threads {state.threads}" if state.threads else ""
             text += f"   (window MAX_JOBS={state.window}{threads})"
         return Text(text)
+
+    def _outlook(self) -> list[Text]:
+        state = self.state
+        lines = [Text(f"{'verdict':<{LABEL_CELLS}}{one_line(state.verdict)}", style="bold")] if state.verdict else []
+        if state.threat:
+            lines.append(Text(f"{'beware':<{LABEL_CELLS}}{one_line(state.threat)}", style="yellow"))
+        return lines
 
     def _running(self, most: int) -> list[Text]:
         rows = sorted(self.state.running, key=lambda row: -(row.rss_mib // SORT_STEP_MIB))

@@ -32,8 +32,10 @@ def progress_line(state: BoardState) -> str:
 
 
 def progress_lines(state: BoardState) -> list[str]:
-    """The line of progress, and why the first phase in the queue waits, if one does."""
-    lines = [progress_line(state)]
+    """The line of progress, what is to be said of a build that was started without us, and why the first phase in the
+    queue waits, if one does."""
+    at = f"[{format_clock(state.elapsed_s)}]"
+    lines = [progress_line(state), *(f"{at} {one_line(text)}" for text in (state.verdict, state.threat) if text)]
     return [*lines, wait_line(state.elapsed_s, state.held)] if state.held is not None else lines
 
 

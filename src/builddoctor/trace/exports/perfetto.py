@@ -21,6 +21,7 @@ from builddoctor.core.events import (
     Admit,
     BuildEnded,
     BuildEvent,
+    CompilerFound,
     GiveUp,
     Header,
     Hold,
@@ -91,6 +92,7 @@ class _Exporter:
             Header: _names,
             Queue: self._queued,
             Admit: self._admitted,
+            CompilerFound: self._admitted,
             MemorySampled: self._sampled,
             PhaseEnded: self._ended,
             Requeue: self._requeued,
@@ -150,7 +152,7 @@ class _Exporter:
             self._waits.remove(phase_id)
             yield self._wait("e", phase_id, at)
 
-    def _admitted(self, event: Admit) -> Iterator[Event]:
+    def _admitted(self, event: Admit | CompilerFound) -> Iterator[Event]:
         run = self._state.live.get(event.phase_id)
         if run is None or event.phase_id in self._live:
             return

@@ -1,0 +1,169 @@
+"""How far a build is: what ninja has done and has still to do, and how long the rest takes.
+
+Covers: every ninja that runs below the build's process, its compiles by build.ninja and its log, those included that
+ended before we came; units of make, setup.py and others as their compilers come and go, of which nobody says how many
+there will be; time left.
+Does *not* cover: finding compilers (``attach.compilers``).
+
+Of an output that is there already, older than this run, it is not known whether it is up to date: it counts once ninja
+makes it again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from builddoctor.core.board import TimeLeft
+from builddoctor.core.events import Event, UnitBegan, UnitEnded
+from builddoctor.core.phase import Unit
+from builddoctor.core.units import printable
+from builddoctor.estimation.time_left import OpenUnit, Works, time_left
+from builddoctor.gates.fronts import NINJA_NAMES, Edge, compile_edges, ninja_log
+from builddoctor.system.process import TreeProcess, read_call
+from builddoctor.system.root import SystemRoot
+from builddoctor.toolchain.ninja_log import Done, NinjaLog, of_this_run
+
+OLDER_S = 1.0
+"""A disk's clock may be this coarse."""
+
+
+class Ninja:
+    """One ninja that runs."""
+
+    def __init__(self, edges: Sequence[Edge], log: NinjaLog, *, began_s: float, age_s: float, wall_s: float) -> None:
+        """``began_s``: since the build began; ``age_s``: how long it has run; ``wall_s``: the time of day it began."""
+        self.log = log
+        self.began_s = began_s
+        self._edges = {edge.path: edge for edge in edges}
+        self._folder = log.path.parent
+        self._wall_s = wall_s
+        self.done: dict[str, Edge] = {}
+        """by output, those that this run made"""
+        self.first = [
+            (edge, done) for edge, done in self._of(of_this_run(log.new(), running_s=age_s)) if self._new(edge)
+        ]
+        """what it had done before it was looked at"""
+        self._missing = {path for path in self._edges if not os.path.exists(path)}
+
+    def total(self, open_outputs: Sequence[str]) -> int:
+        """Units of this run that are known of: done, open, or without an output."""
+        return len(self._missing | self.done.keys() | (self._edges.keys() & set(open_outputs)))
+
+    def news(self) -> list[tuple[Edge, Done]]:
+        """Units that were done since the last call."""
+        return self._of(self.log.new())
+
+    def _of(self, lines: Sequence[Done]) -> list[tuple[Edge, Done]]:
+        found = []
+        for done in lines:
+            path = os.path.normpath(os.path.join(self._where, done.output))
+            edge = self._edges.get(path)
+            if edge is not None and path not in self.done:
+                self.done[path] = edge
+                found.append((edge, done))
+        return found
+
+    @property
+    def _where(self) -> str:
+        return next((edge.directory for edge in self._edges.values()), str(self._folder))
+
+    def _new(self, edge: Edge) -> bool:
+        """Its output is of this run; one of an earlier run that the log's times do not tell apart is not."""
+        try:
+            new = os.stat(edge.path).st_mtime >= self._wall_s - OLDER_S
+        except OSError:
+            new = False
+        if not new:
+            del self.done[edge.path]
+        return new
+
+
+class Progress:
+    """One build's. ``now_s``: since it began; ``time_of_day``: likewise as files have it."""
+
+    def __init__(self, *, root: SystemRoot, now_s: Callable[[], float], time_of_day: Callable[[], float]) -> None:
+        self._root = root
+        self._now_s = now_s
+        self._time_of_day = time_of_day
+        self._ninjas: dict[tuple[int, int], Ninja | None] = {}
+        self._works = Works()
+        self._work_s = 0.0
+        self._first_s: float | None = None
+        self._began_s: dict[str, float] = {}
+        self._told: set[str] = set()
+        """outputs of units that have been told of"""
+        self._last = 0
+
+    @property
+    def planned(self) -> int | None:
+        """Units in all; None where no ninja says it."""
+        known = [ninja for ninja in self._ninjas.values() if ninja is not None]
+        return sum(ninja.total(list(self._open)) for ninja in known) if known else None
+
+    def saw(self, event: Event) -> None:
+        """An observer of the log: work is done as units end."""
+        if isinstance(event, UnitBegan) and event.unit.counted:
+            self._began_s[event.unit.unit_id] = event.at_s
+            self._first_s = event.at_s if self._first_s is None else min(self._first_s, event.at_s)
+        elif isinstance(event, UnitEnded) and (began_s := self._began_s.pop(event.unit_id, None)) is not None:
+            took_s = max(0.01, event.at_s - began_s)
+            self._works.phase_ran(event.unit_id, took_s)
+            self._works.unit_ended(event.unit_id, counted=True)
+            self._work_s += took_s
+
+    def look(
+        self, tree: Sequence[TreeProcess], outputs: dict[str, str], began_s: Callable[[TreeProcess], float]
+    ) -> list[Event]:
+        """Units that ninja has done and nobody saw: too short, or before we came. ``outputs``: of those seen."""
+        self._open = {path for path, unit_id in outputs.items() if unit_id in self._began_s}
+        events: list[Event] = []
+        for process in tree:
+            if process.name in NINJA_NAMES and (key := (process.start_ticks, process.pid)) not in self._ninjas:
+                ninja = self._ninjas[key] = self._ninja(process, began_s(process))
+                if ninja is not None:
+                    events += self._unseen(ninja, ninja.first, outputs)
+        for ninja in self._ninjas.values():
+            if ninja is not None:
+                events += self._unseen(ninja, ninja.news(), outputs)
+        return sorted(events, key=lambda event: event.at_s)
+
+    def left(self) -> TimeLeft | None:
+        """Until the last unit has ended."""
+        planned = self.planned
+        if planned is None or self._first_s is None:
+            return None
+        now_s = self._now_s()
+        open_s = [max(0.0, now_s - began_s) for began_s in self._began_s.values()]
+        passed_s = now_s - self._first_s
+        rate = (self._work_s + sum(open_s)) / passed_s if passed_s > 0 else 0.0
+        return time_left(
+            self._works,
+            to_come=max(0, planned - self._works.count - len(open_s)),
+            open_units=[OpenUnit(done_s) for done_s in open_s],
+            rate=rate,
+            jobs=float(len(open_s)),
+        )
+
+    def _ninja(self, process: TreeProcess, began_s: float) -> Ninja | None:
+        call = read_call(self._root, process.pid)
+        argv = call.argv[1:]
+        path = ninja_log(process.name, argv, call.cwd) if call.argv and call.cwd else None
+        edges = compile_edges(self._root.link(f"/proc/{process.pid}/exe") or "ninja", argv, call.cwd) if path else None
+        if path is None or not edges:
+            return None
+        age_s = self._now_s() - began_s
+        return Ninja(edges, NinjaLog(Path(path)), began_s=began_s, age_s=age_s, wall_s=self._time_of_day() - age_s)
+
+    def _unseen(self, ninja: Ninja, found: Sequence[tuple[Edge, Done]], outputs: dict[str, str]) -> list[Event]:
+        events: list[Event] = []
+        for edge, done in found:
+            if edge.path in outputs or edge.path in self._told:
+                continue
+            self._told.add(edge.path)
+            self._last += 1
+            unit = Unit(unit_id=f"n{self._last}", source=printable(edge.file), output=printable(edge.output))
+            events.append(UnitBegan(at_s=round(ninja.began_s + done.start_s, 2), unit=unit))
+            events.append(UnitEnded(at_s=round(ninja.began_s + done.end_s, 2), unit_id=unit.unit_id))
+        return events
