@@ -19,7 +19,7 @@ from builddoctor.core.board import TimeLeft
 from builddoctor.core.events import Event, UnitBegan, UnitEnded
 from builddoctor.core.phase import Unit
 from builddoctor.core.units import printable
-from builddoctor.estimation.time_left import OpenUnit, Works, time_left
+from builddoctor.estimation.time_left import ForeseenWork, OpenUnit, Works, time_left
 from builddoctor.gates.fronts import NINJA_NAMES, Edge, compile_edges, ninja_log
 from builddoctor.system.process import TreeProcess, read_call
 from builddoctor.system.root import SystemRoot
@@ -27,6 +27,11 @@ from builddoctor.toolchain.ninja_log import Done, NinjaLog, of_this_run
 
 OLDER_S = 1.0
 """A disk's clock may be this coarse."""
+
+UNKNOWN_LOW, UNKNOWN_HIGH = 4.0, 1.5
+"""Of a build that nobody has seen before the units to come may all be shorter than those that have ended, or longer:
+the range is wider by this on either side. The units of seven recipes, 2 to 16 at once, in the order of their files: in
+92 of 100 moments the end came within it, in random orders in 91, longest first in 56; without it in 49, 80 and 9."""
 
 
 class Ninja:
@@ -37,14 +42,20 @@ class Ninja:
         self.log = log
         self.began_s = began_s
         self._edges = {edge.path: edge for edge in edges}
-        self._folder = log.path.parent
+        self._where = edges[0].directory
         self._wall_s = wall_s
         self.done: dict[str, Edge] = {}
         """by output, those that this run made"""
-        self.first = [
-            (edge, done) for edge, done in self._of(of_this_run(log.new(), running_s=age_s)) if self._new(edge)
-        ]
+        lines = log.new()
+        now = of_this_run(lines, running_s=age_s)
+        self.first = [(edge, done) for edge, done in self._of(now) if self._new(edge)]
         """what it had done before it was looked at"""
+        self.before_s = {
+            path: done.end_s - done.start_s
+            for done in lines[: -len(now) or None]
+            if (path := self._path(done)) in self._edges
+        }
+        """what earlier runs took, by output"""
         self._missing = {path for path in self._edges if not os.path.exists(path)}
 
     def total(self, open_outputs: Sequence[str]) -> int:
@@ -58,16 +69,15 @@ class Ninja:
     def _of(self, lines: Sequence[Done]) -> list[tuple[Edge, Done]]:
         found = []
         for done in lines:
-            path = os.path.normpath(os.path.join(self._where, done.output))
+            path = self._path(done)
             edge = self._edges.get(path)
             if edge is not None and path not in self.done:
                 self.done[path] = edge
                 found.append((edge, done))
         return found
 
-    @property
-    def _where(self) -> str:
-        return next((edge.directory for edge in self._edges.values()), str(self._folder))
+    def _path(self, done: Done) -> str:
+        return os.path.normpath(os.path.join(self._where, done.output))
 
     def _new(self, edge: Edge) -> bool:
         """Its output is of this run; one of an earlier run that the log's times do not tell apart is not."""
@@ -89,6 +99,11 @@ class Progress:
         self._time_of_day = time_of_day
         self._ninjas: dict[tuple[int, int], Ninja | None] = {}
         self._works = Works()
+        self._foreseen = ForeseenWork({})
+        self._named: set[str] = set()
+        """units that have been looked for in it"""
+        self._then_s = self._now_work_s = 0.0
+        """what the units that have ended took before, and take now, of those that were foreseen"""
         self._work_s = 0.0
         self._first_s: float | None = None
         self._began_s: dict[str, float] = {}
@@ -112,6 +127,9 @@ class Progress:
             self._works.phase_ran(event.unit_id, took_s)
             self._works.unit_ended(event.unit_id, counted=True)
             self._work_s += took_s
+            if (then_s := self._foreseen.work_s(event.unit_id, 1.0)) is not None:
+                self._then_s, self._now_work_s = self._then_s + then_s, self._now_work_s + took_s
+            self._foreseen.ended(event.unit_id)
 
     def look(
         self, tree: Sequence[TreeProcess], outputs: dict[str, str], began_s: Callable[[TreeProcess], float]
@@ -123,11 +141,20 @@ class Progress:
             if process.name in NINJA_NAMES and (key := (process.start_ticks, process.pid)) not in self._ninjas:
                 ninja = self._ninjas[key] = self._ninja(process, began_s(process))
                 if ninja is not None:
+                    if ninja.before_s:
+                        self._foreseen = ForeseenWork({(path, ""): took_s for path, took_s in ninja.before_s.items()})
                     events += self._unseen(ninja, ninja.first, outputs)
         for ninja in self._ninjas.values():
             if ninja is not None:
                 events += self._unseen(ninja, ninja.news(), outputs)
+        for path in self._open:
+            self._foresee(outputs[path], path)
         return sorted(events, key=lambda event: event.at_s)
+
+    def _foresee(self, unit_id: str, path: str) -> None:
+        if unit_id not in self._named:
+            self._named.add(unit_id)
+            self._foreseen.began(unit_id, path, "")
 
     def left(self) -> TimeLeft | None:
         """Until the last unit has ended."""
@@ -135,16 +162,23 @@ class Progress:
         if planned is None or self._first_s is None:
             return None
         now_s = self._now_s()
-        open_s = [max(0.0, now_s - began_s) for began_s in self._began_s.values()]
+        pace = self._now_work_s / self._then_s if self._then_s > 0 else 1.0
+        open_s = {unit_id: max(0.0, now_s - began_s) for unit_id, began_s in self._began_s.items()}
+        known = {unit_id: work_s for unit_id in open_s if (work_s := self._foreseen.work_s(unit_id, pace)) is not None}
+        to_come = max(0, planned - self._works.count - len(open_s))
+        foreseen = self._foreseen.to_come(pace)
         passed_s = now_s - self._first_s
-        rate = (self._work_s + sum(open_s)) / passed_s if passed_s > 0 else 0.0
-        return time_left(
-            self._works,
-            to_come=max(0, planned - self._works.count - len(open_s)),
-            open_units=[OpenUnit(done_s) for done_s in open_s],
-            rate=rate,
-            jobs=float(len(open_s)),
+        rate = (self._work_s + sum(open_s.values())) / passed_s if passed_s > 0 else 0.0
+        units = [
+            OpenUnit(done_s, max(0.0, known[unit_id] - done_s) if unit_id in known else None, unit_id in known)
+            for unit_id, done_s in open_s.items()
+        ]
+        left = time_left(
+            self._works, to_come=to_come, open_units=units, rate=rate, jobs=float(len(open_s)), foreseen=foreseen
         )
+        if left is None or (foreseen.count >= to_come and len(known) == len(open_s)):
+            return left
+        return TimeLeft(low_s=left.low_s / UNKNOWN_LOW, high_s=left.high_s * UNKNOWN_HIGH)
 
     def _ninja(self, process: TreeProcess, began_s: float) -> Ninja | None:
         call = read_call(self._root, process.pid)
@@ -164,6 +198,7 @@ class Progress:
             self._told.add(edge.path)
             self._last += 1
             unit = Unit(unit_id=f"n{self._last}", source=printable(edge.file), output=printable(edge.output))
+            self._foresee(unit.unit_id, edge.path)
             events.append(UnitBegan(at_s=round(ninja.began_s + done.start_s, 2), unit=unit))
             events.append(UnitEnded(at_s=round(ninja.began_s + done.end_s, 2), unit_id=unit.unit_id))
         return events
