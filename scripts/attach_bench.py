@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from series_bench import configured, copied
-from support.memcg import MemoryCgroup, memory_cgroup
 
 from builddoctor.core.events import Status, UnitBegan, UnitEnded
 from builddoctor.toolchain.ninja_log import NinjaLog
 from builddoctor.trace.reader import TraceReader
+from support.memcg import MemoryCgroup, memory_cgroup
 
 ROOMY_MIB, TIGHT_MIB = 7168, 2816
 JOBS = 4
@@ -36,7 +36,7 @@ def attach(runs: int, pairs: int) -> list[str]:
 def _attached(
     source: Path, group: MemoryCgroup, flags: Sequence[str], words: Sequence[str]
 ) -> tuple[Path, Path, float, float]:
-    """A plain build, attached to from its first second on: its folder, the trace, and processor and wall time of ours."""
+    """A plain build, attached to from the start: its folder, the trace, and processor and wall time of ours."""
     build = configured(source)
     trace = source / "attach.jsonl"
     plain = subprocess.Popen(group.wrapped(["ninja", "-C", str(build), *words]), stdout=subprocess.DEVNULL)
@@ -54,8 +54,8 @@ def _attached(
 
 def _watched(source: Path, runs: int) -> list[str]:
     lines = [
-        f"Beside `ninja -j{JOBS}` in {ROOMY_MIB} MiB. A look is one second's; units are right where they are as many as",
-        "ninja's log had by then; time left is right where the last unit ended within the range that was said.\n",
+        f"Beside `ninja -j{JOBS}` in {ROOMY_MIB} MiB. A look is one second's; units are right where they are as many",
+        "as ninja's log had by then; time left is right where the last unit ended within the range that was said.\n",
         "| run | looks | units right | off at most | looks with time left | within its range | of a core |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
@@ -84,8 +84,8 @@ def _watched(source: Path, runs: int) -> list[str]:
 
 def _guarded(source: Path, pairs: int) -> list[str]:
     lines = [
-        f"\n`ninja -j{JOBS} -k 0` in {TIGHT_MIB} MiB, where four of its compilers do not fit: attached to without and with",
-        "`--guard`, in turn.\n",
+        f"\n`ninja -j{JOBS} -k 0` in {TIGHT_MIB} MiB, where four of its compilers do not fit: attached to without and",
+        "with `--guard`, in turn.\n",
         "| pair | kernel kills without | with | objects made without | with | seconds without | with |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
