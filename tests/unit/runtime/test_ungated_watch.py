@@ -25,7 +25,7 @@ from builddoctor.core.events import (
 )
 from builddoctor.core.limits import LevelKind
 from builddoctor.core.phase import Outcome
-from builddoctor.runtime import ungated_watch
+from builddoctor.gates import stopping
 from builddoctor.runtime.ungated_watch import UngatedWatch
 from builddoctor.scheduler.budget import allowance
 from builddoctor.scheduler.scheduler import MOST_UNGATED_S
@@ -148,7 +148,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, signal.Signals]]:
     """What was sent to which process; nothing real is ever signalled."""
     found: list[tuple[int, signal.Signals]] = []
     monkeypatch.setattr(Signalled, "sent", found, raising=False)
-    monkeypatch.setattr(ungated_watch, "PidHandle", Signalled)
+    monkeypatch.setattr(stopping, "PidHandle", Signalled)
     return found
 
 
