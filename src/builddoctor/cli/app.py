@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import builddoctor
 from builddoctor.cli.output import print_error, print_notes
+from builddoctor.cli.summaries import SUMMARIES
 from builddoctor.core.errors import BuildDoctorError, MemoryBudgetError, UsageError
 
 # Typer re-exports BadParameter alone, and carries a click of its own from 0.17 on: this is its base in both.
@@ -61,20 +62,30 @@ Examples:
 """
 
 
-class _Whole(TyperGroup):
-    """Summaries of commands are not cut: each is one sentence."""
+class Group(TyperGroup):
+    """Summaries of its commands are not cut: each is one sentence."""
 
-    def format_commands(self, ctx, formatter) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001 - click's, or typer's own
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+    def format_commands(self, ctx: object, formatter: Any) -> None:  # noqa: ANN401, ARG002 - click's, or typer's own
         with formatter.section("Commands"):
-            formatter.write_dl([(name, one.get_short_help_str(1000)) for name, one in found if one is not None])
+            formatter.write_dl([(name, each.get_short_help_str(1000)) for name, each in self.commands.items()])
 
 
-def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The program with these commands."""
+class _Late(Group):
+    """Holds names and summaries, which help and the shell's completion want; a command is imported when it is called.
+
+    A build does not wait for what the others import.
+    """
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found if found is None else command(name), rest
+
+
+def make_app() -> TyperGroup:
+    """The program."""
     app = typer.Typer(
         name="builddoctor",
-        cls=_Whole,
+        cls=_Late,
         epilog=EXAMPLES,
         no_args_is_help=True,
         add_completion=True,
@@ -82,29 +93,28 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    for name in names:
-        _add(app, name)
     app.callback()(_program)
-    return app
-
-
-def _add(app: typer.Typer, name: str) -> None:
-    """One command, imported only now: a build does not wait for what the others import."""
-    module = import_module(f"builddoctor.cli.{BESIDE.get(name, name)}")
-    if hasattr(module, "app"):
-        app.add_typer(_group(name), name=name, cls=_Whole)
-    else:
-        # What follows the words of `run` is the build's.
-        settings = {"allow_interspersed_args": False} if name == "run" else {}
-        app.command(name, context_settings=settings)(getattr(module, name))
+    made = typer.main.get_command(app)
+    assert isinstance(made, TyperGroup)
+    made.commands = {name: TyperCommand(name, help=SUMMARIES.get(name, "")) for name in COMMANDS}
+    return made
 
 
 @cache
-def _group(name: str) -> typer.Typer:
-    group: typer.Typer = import_module(f"builddoctor.cli.{name}").app
-    for command, module in COMMANDS[name].items():
-        group.command(command)(getattr(import_module(f"builddoctor.cli.{module}"), command))
-    return group
+def command(name: str) -> Any:  # noqa: ANN401 - click's command, or typer's own
+    """One command or group, with all that is its own. Raises KeyError."""
+    beside = COMMANDS[name]
+    module = import_module(f"builddoctor.cli.{BESIDE.get(name, name)}")
+    made = typer.Typer(rich_markup_mode=None, add_completion=False)
+    if not hasattr(module, "app"):
+        # What follows the words of `run` is the build's.
+        settings = {"allow_interspersed_args": False} if name == "run" else {}
+        made.command(name, context_settings=settings)(getattr(module, name))
+        return typer.main.get_command(made)
+    for each, where in beside.items():
+        module.app.command(each)(getattr(import_module(f"builddoctor.cli.{where}"), each))
+    made.add_typer(module.app, name=name, cls=Group)
+    return typer.main.get_group(made).commands[name]
 
 
 def _version(value: bool) -> None:
@@ -127,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     _open_standard_files()
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        code = make_app(needed(words))(args=words, standalone_mode=False, default_map=configured(words))
+        code = make_app()(args=words, standalone_mode=False, default_map=configured(words))
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except BuildDoctorError as error:
@@ -192,11 +202,3 @@ def _plain(message: str) -> str:
     """click's sentence in our style: no capital, no full stop."""
     message = message.rstrip(".")
     return message[:1].lower() + message[1:] if message[1:2].islower() else message
-
-
-def needed(arguments: list[str]) -> Iterable[str]:
-    """Names of the commands that this command line can need: its first word, or all, which help and mistypes show."""
-    first = arguments[0] if arguments else ""
-    if first == "--version":
-        return ()
-    return (first,) if first in COMMANDS else COMMANDS

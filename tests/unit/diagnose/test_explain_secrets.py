@@ -9,9 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
-from builddoctor.cli.app import make_app
+from builddoctor.cli.app import main
 from support.told import explain
 
 LETTERS = "EXAMPLEexample1234"
@@ -84,16 +83,16 @@ def test_no_verdict_repeats_a_credential(what: str, around: str) -> None:
 
 
 @pytest.mark.parametrize("what", list(SECRETS))
-def test_the_command_prints_no_credential(tmp_path: Path, what: str) -> None:
+def test_the_command_prints_no_credential(tmp_path: Path, what: str, capfd: pytest.CaptureFixture[str]) -> None:
     """`explain FILE` and `explain FILE --json`, with a log whose cause is unknown: it shows most lines then."""
     line, secret = SECRETS[what]
     log = tmp_path / "build.log"
     log.write_text(AROUND["unknown"].format(line=line))
     for options in ([], ["--json"]):
-        result = CliRunner().invoke(make_app(), ["explain", str(log), *options])
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        assert result.output
-        assert secret not in result.output
+        assert main(["explain", str(log), *options]) == 0
+        shown = "".join(capfd.readouterr())
+        assert shown
+        assert secret not in shown
 
 
 def test_the_line_itself_is_shown() -> None:
