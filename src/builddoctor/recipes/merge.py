@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from packaging.version import InvalidVersion, Version
 
 from builddoctor.core.errors import RecipeError
 from builddoctor.core.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Provenance, Recipe, RecipeUnit, Setting
@@ -78,10 +79,18 @@ def _origin(origins: Sequence[Origin]) -> Origin:
         runs=sum(origin.runs for origin in origins),
         how=_how(origins)[:1000],
         machine="; ".join(machines)[:1000],
-        builddoctor=max((origin.builddoctor for origin in origins), default=""),
+        builddoctor=max((origin.builddoctor for origin in origins), key=_age, default=""),
         date=max(origin.date for origin in origins),
         traces=tuple(traces)[:1000],
     )
+
+
+def _age(version: str) -> tuple[Version, str]:
+    """To find the newest by: 0.10 comes after 0.9. A recipe may hold any word, which comes first."""
+    try:
+        return Version(version), version
+    except InvalidVersion:
+        return Version("0.dev0"), version
 
 
 def _how(origins: Sequence[Origin]) -> str:

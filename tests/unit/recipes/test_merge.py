@@ -43,6 +43,16 @@ def test_figures_are_weighted_by_runs() -> None:
     assert merged.origin.runs == 4
 
 
+@pytest.mark.parametrize(("older", "newer"), [("0.9.0", "0.10.0"), ("0.1.dev9", "0.1.dev10+gabc"), ("unknown", "0.1")])
+def test_the_newest_builddoctor_of_them_is_named(older: str, newer: str) -> None:
+    """By the order of versions, in whatever order they come."""
+    both = [
+        msgspec.structs.replace(of(100), origin=msgspec.structs.replace(of(100).origin, builddoctor=version))
+        for version in (older, newer)
+    ]
+    assert merge(both).origin.builddoctor == merge(both[::-1]).origin.builddoctor == newer
+
+
 def test_a_high_of_earlier_runs_is_kept() -> None:
     """Also where the other recipe has never seen so much."""
     high = recipe(recipe_unit("0.cu", figures(peak_mib=100, high_mib=900), output="0.o"))

@@ -83,6 +83,14 @@ def test_with_builddoctor_the_build_is_gated(kind: str) -> None:
         assert "pip install builddoctor==0.8.0" in text
 
 
+@pytest.mark.parametrize("version", ["0.1.dev334+g6e5003a62", "0.1.dev3", "0.8.0+g6e5003a62", "0.0", ""])
+def test_a_version_that_no_index_has_is_not_asked_for(version: str) -> None:
+    """A build of a checkout between two tags: the script says what to install, and ends."""
+    text = render_script(RECIPE, PLAN, msgspec.structs.replace(GATED, builddoctor=version))
+    assert "pip install builddoctor" not in text
+    assert "no builddoctor on PATH, and the one that wrote this is of no release" in text
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", [HOW, GATED], ids=["staged", "gated"])
 def test_a_unit_that_does_not_fit_is_refused_with_what_it_takes(kind: str, how: RenderWith) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+from packaging.version import Version
 
 from builddoctor.core.errors import MemoryBudgetError
 from builddoctor.core.plan import Plan
@@ -76,6 +77,12 @@ class RenderWith(msgspec.Struct, frozen=True, kw_only=True):
     def from_git(self) -> bool:
         """The sources are cloned."""
         return "://" in self.source or self.source.startswith("git@")
+
+    @property
+    def released(self) -> bool:
+        """This builddoctor has a tag: what lies between two of them is in no package index."""
+        version = Version(self.builddoctor or "0.0")
+        return version > Version("0.0") and not version.is_devrelease and version.local is None
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):

@@ -215,10 +215,15 @@ exit "$status"
 
 _GATED = """\
 if ! command -v builddoctor >/dev/null; then
-  [ -n "$python" ] || { say "no python on PATH"; exit 127; }
-  "$python" -m pip install @PACKAGE@
+@GET@
 fi
 """
+_GET = """\
+  [ -n "$python" ] || { say "no python on PATH"; exit 127; }
+  "$python" -m pip install @PACKAGE@"""
+_BRING = """\
+  say "no builddoctor on PATH, and the one that wrote this is of no release: install it from its checkout"
+  exit 127"""
 
 
 def staged_body(recipe: Recipe, plan: Plan, how: RenderWith, *, folder: str = ".") -> str:
@@ -244,7 +249,7 @@ def staged_body(recipe: Recipe, plan: Plan, how: RenderWith, *, folder: str = ".
 
 def _gated_body(plan: Plan, how: RenderWith, folder: str) -> str:
     """builddoctor itself keeps the memory; the plan's is a limit of its own, for where a container sees the host's."""
-    package = f"builddoctor=={how.builddoctor}" if how.builddoctor else "builddoctor"
+    get = _GET.replace("@PACKAGE@", word(f"builddoctor=={how.builddoctor}")) if how.released else _BRING
     options = ["--recipe", how.recipe or plan.recipe, "--memory", f"{int(plan.memory_mib)}MiB"]
     if plan.archs:
         options += ["--arch", ",".join(plan.archs)]
@@ -257,7 +262,7 @@ def _gated_body(plan: Plan, how: RenderWith, folder: str) -> str:
     return "\n".join(
         [
             start.replace('cd -- "$folder"\n', f'{file}cd -- "$folder"\n') + _folders(None, "wheels", "python"),
-            _GATED.replace("@PACKAGE@", word(package)),
+            _GATED.replace("@GET@", get),
             f'if [ $# -gt 0 ]; then\n  exec builddoctor run {shown} -- "$@"\nfi',
             f'exec builddoctor build "$folder" {shown} --wheel-dir "$wheels"\n',
         ]
