@@ -3,7 +3,8 @@
 The file is parsed by BuildKit's parser (package ``dockerfile``). COPY copies, ENV and WORKDIR hold for what follows,
 and each RUN is a shell in a chroot of its own mount namespace: the host's programs read-only, everything else fresh.
 What an image would bring (apt-get, python3, nvcc) are stand-ins that record how they were called.
-Does *not* cover: FROM (the base is this machine), layers, cache mounts (they begin empty), ARG beyond its default.
+Does *not* cover: FROM (the base is this machine), layers, cache mounts (they begin empty), ARG beyond its default,
+ENTRYPOINT and CMD.
 """
 
 from __future__ import annotations
@@ -76,6 +77,11 @@ class ImageBuild:
         path.write_text(f"#!/bin/sh\nset -eu\n{script}\n")
         path.chmod(0o755)
 
+    def real(self, *names: str) -> None:
+        """These are this machine's own, and no stand-ins."""
+        for name in names:
+            (self.root / "opt/stand-ins" / name).unlink()
+
     def bind(self, *folders: Path) -> None:
         """Folders of this machine that the image has at the same place."""
         theirs = [folder for folder in dict.fromkeys(folders) if folder.parts[1] in OWN]
@@ -111,7 +117,7 @@ class ImageBuild:
                 key, _, value = command.value[0].partition("=")
                 self.env[key] = value
             else:
-                assert name in ("FROM", "ARG"), f"{name} is not carried out here"
+                assert name in ("FROM", "ARG", "ENTRYPOINT", "CMD"), f"{name} is not carried out here"
         return done
 
     def _in_root(self, path: str) -> Path:
@@ -130,9 +136,17 @@ class ImageBuild:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
 
+    def _bring(self, command: dockerfile.Command) -> None:
+        """The context, where a RUN mounts it. What it writes there would be gone after it; here it stays."""
+        for flag in command.flags:
+            words = dict(each.partition("=")[::2] for each in flag.removeprefix("--mount=").split(","))
+            if words["type"] == "bind":
+                shutil.copytree(self.context, self._in_root(words["target"]), symlinks=True)
+
     def _run(self, command: dockerfile.Command, group: MemoryCgroup | None) -> subprocess.CompletedProcess[str]:
         assert not command.heredocs, "a RUN with a here-document is not carried out here"
         (text,) = command.value
+        self._bring(command)
         script = self.root / "tmp" / "run.sh"
         exports = "".join(f"export {key}='{value}'\n" for key, value in self.env.items())
         script.write_text(f"{exports}cd {self.workdir}\n{text}\n")

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
-import ninja
 
 from builddoctor.core.check import Check, Status
 from builddoctor.core.errors import (
@@ -157,7 +156,7 @@ def prepare(
     cores = max(1, request.cores or usable_cores(root))
     toolkit, problem = _toolkit(request, env, root)
     cache = cache_folder(env)
-    fallback_folder = "" if shutil.which("ninja", path=env.get("PATH")) else ninja.BIN_DIR
+    fallback_folder = "" if shutil.which("ninja", path=env.get("PATH")) else _own_ninja()
     tools = _host_tools(env, fallback_folder, request.command)
     staged = request.strategy == "staged"
     host = stages_folder(cache) if staged else host_overlay(cache, tools)
@@ -216,6 +215,15 @@ def _memory(root: SystemRoot, sensor: MemorySensor, sleep: Sleep) -> tuple[Memor
             hint="end what else runs there, or raise that limit; `builddoctor run --memory` can only lower it",
         )
     return reading, allowed.budget_mib
+
+
+def _own_ninja() -> str:
+    """The folder of the ninja that came with us. Conda's package of that name is the program alone."""
+    try:
+        import ninja
+    except ModuleNotFoundError:
+        return ""
+    return ninja.BIN_DIR
 
 
 def _toolkit(request: RunRequest, env: Mapping[str, str], root: SystemRoot) -> tuple[Toolkit | None, str]:

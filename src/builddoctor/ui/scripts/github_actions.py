@@ -52,7 +52,7 @@ jobs:
           apt-get install -y --no-install-recommends ca-certificates git python3-dev python3-venv
           python3 -m venv /opt/venv
           echo /opt/venv/bin >>"$GITHUB_PATH"
-      - uses: actions/checkout@v4
+      - uses: actions/checkout@v7
         with:
           submodules: recursive
 @CHECKOUT@      - name: What it takes to build the project
@@ -61,7 +61,7 @@ jobs:
       - name: Build
         run: |
 @SCRIPT@
-      - uses: actions/upload-artifact@v4
+      - uses: actions/upload-artifact@v7
         with:
           name: wheels
           path: dist/
