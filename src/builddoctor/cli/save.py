@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from builddoctor.carry import archive as carry
 from builddoctor.cli.output import json_text, print_data, print_notes
 from builddoctor.core.units import format_mib
-from builddoctor.runtime import carry
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -46,7 +46,10 @@ def restore(
     )
     said = f"{done.files} files; {done.sources_as_before} sources are as they were{changed}"
     print_data(json_text(done) if json else said)
+    notes = []
     if done.moved_from:
-        print_notes(
-            [f"builddoctor: it was saved in {done.moved_from}: what has that path in its command is built again"]
-        )
+        notes.append(f"builddoctor: it was saved in {done.moved_from}: its build files name this folder now")
+    if done.outside_changed:
+        what = f"{done.outside_example}{' and others' if done.outside_changed > 1 else ''}"
+        notes.append(f"builddoctor: {what} is missing or not what it was: what was compiled with it is compiled again")
+    print_notes(notes)

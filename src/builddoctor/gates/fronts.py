@@ -129,13 +129,20 @@ def compile_edges(ninja: str, argv: Sequence[str], cwd: str) -> tuple[Edge, ...]
     if _asks_only(argv):
         return None
     where, targets = _where(argv)
-    listed = _told(ninja, [*where, "-t", "compdb"], cwd)
-    try:
-        edges = msgspec.json.decode(listed[listed.find("[") :], type=list[Edge])
-    except msgspec.MsgspecError:
+    edges = every_edge(ninja, where, cwd)
+    if edges is None:
         return None
     needed = set(_told(ninja, [*where, "-t", "commands", *targets], cwd).split("\n"))
     return tuple(edge for edge in edges if _COMPILES.search(edge.command) and edge.command in needed)
+
+
+def every_edge(ninja: str, where: Sequence[str], cwd: str) -> tuple[Edge, ...] | None:
+    """All that the build files have a command for; None when ninja does not say. ``where``: its ``-C`` and ``-f``."""
+    listed = _told(ninja, [*where, "-t", "compdb"], cwd)
+    try:
+        return msgspec.json.decode(listed[listed.find("[") :], type=tuple[Edge, ...])
+    except msgspec.MsgspecError:
+        return None
 
 
 def _told(ninja: str, words: Sequence[str], cwd: str) -> str:

@@ -156,7 +156,7 @@ def prepare(
     cores = max(1, request.cores or usable_cores(root))
     toolkit, problem = _toolkit(request, env, root)
     cache = cache_folder(env)
-    fallback_folder = "" if shutil.which("ninja", path=env.get("PATH")) else _own_ninja()
+    fallback_folder = "" if shutil.which("ninja", path=env.get("PATH")) else own_ninja()
     tools = _host_tools(env, fallback_folder, request.command)
     staged = request.strategy == "staged"
     host = stages_folder(cache) if staged else host_overlay(cache, tools)
@@ -217,7 +217,7 @@ def _memory(root: SystemRoot, sensor: MemorySensor, sleep: Sleep) -> tuple[Memor
     return reading, allowed.budget_mib
 
 
-def _own_ninja() -> str:
+def own_ninja() -> str:
     """The folder of the ninja that came with us. Conda's package of that name is the program alone."""
     try:
         import ninja

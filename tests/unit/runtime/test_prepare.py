@@ -188,6 +188,6 @@ def test_a_trace_that_is_too_large_is_passed_over(env: dict[str, str], monkeypat
 
 def test_without_a_wheel_of_ninja_the_machines_is_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """conda's package of that name has no module; ours is a folder with the program."""
-    assert (Path(module._own_ninja()) / "ninja").exists()
+    assert (Path(module.own_ninja()) / "ninja").exists()
     monkeypatch.setitem(sys.modules, "ninja", None)
-    assert module._own_ninja() == ""
+    assert module.own_ninja() == ""

@@ -2,10 +2,11 @@
 
 Covers: the archive of build folders, with the exact times of their files, and of the history; the times of sources.
 Build tools compare times, and a fresh checkout has new ones: a source whose content is as it was when the build was
-saved gets the time that it had then, so that only what is missing, and what has changed, is compiled. ninja's own logs
-are in its build folder.
-Does *not* cover: builds that call files by another path than before. CMake and ninja have absolute paths in their
-commands, so the folder has to be the same one; a person is told where it is not.
+saved gets the time that it had then, so that only what is missing, and what has changed, is compiled.
+In another folder, or with another HOME, build files and ninja's logs get the paths that are valid there (``moves``,
+``ninja_files``). Headers of a toolkit or of torch that were installed anew, and are the same, are newer than what was
+compiled with them: then all that came along becomes newer than those, in the order that it had.
+Does *not* cover: what other places the build's commands name, a virtual environment outside of HOME, say.
 
 An archive from elsewhere is not trusted: it may write below the folder that it is restored in, and nowhere else.
 """
@@ -16,24 +17,34 @@ import contextlib
 import hashlib
 import io
 import os
+import re
 import stat
 import tarfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from builddoctor.carry.moves import Moves
+from builddoctor.carry.ninja_builds import DEPS, LOG, NinjaBuilds
+from builddoctor.carry.ninja_files import paths_in
+from builddoctor.carry.times import newer_times
 from builddoctor.core.errors import FolderNotWritableError, UsageError
 from builddoctor.core.units import MIB
-from builddoctor.runtime.folders import history_file
+from builddoctor.runtime.folders import cache_folder, history_file
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "builddoctor-build.json"
 _TREE = "tree/"
 _HISTORY = "history.sqlite"
 _NOT_SOURCES = frozenset((".git", "__pycache__", ".venv", "node_modules"))
-_MARKS = ("build.ninja", "CMakeCache.txt", ".ninja_log")
+_LISTED = re.compile(rb"(?<![^\s:])/(?:[^\s\\:]|\\ )+")
+"""an absolute path in a list of headers for make"""
+_MARKS = ("build.ninja", "CMakeCache.txt", LOG)
 MOST_MANIFEST_BYTES = 512 * MIB
+MOST_SOURCE_BYTES = 4096 * MIB
+"""What is larger counts as changed."""
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True):
@@ -50,8 +61,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     format: int
     folder: str
     """absolute path of the folder that it was saved in"""
+    home: str
+    cache: str
+    """where our own overlays lay"""
+    builds: list[str]
+    """the build folders"""
     built: list[Stamp]
     sources: list[Stamp]
+    outside: list[Stamp]
+    """what it was compiled with that lies elsewhere, by absolute paths"""
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +89,11 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     sources_as_before: int
     sources_changed: int
     moved_from: str
-    """the folder that it was saved in, where that is another one: its commands name that"""
+    """the folder that it was saved in, where that is another one: its build files name this one now"""
+    outside_changed: int
+    """headers elsewhere that are missing or other than they were: what was compiled with them is compiled again"""
+    outside_example: str
+    """one of them"""
     history: bool
     """the history came along; False: there was none in it, or there is one here"""
 
@@ -101,7 +123,16 @@ def save(archive: Path, folder: Path, builds: Sequence[str], env: Mapping[str, s
         for path in _files(folder, folder, skipped)
         if (folder / path).is_file()
     ]
-    manifest = Manifest(format=FORMAT, folder=str(folder), built=built, sources=sources)
+    manifest = Manifest(
+        format=FORMAT,
+        folder=str(folder),
+        home=env.get("HOME", ""),
+        cache=str(cache_folder(env)),
+        builds=list(builds),
+        built=built,
+        sources=sources,
+        outside=_outside(tops, folder),
+    )
     part = archive.with_name(f".{archive.name}.{os.getpid()}")
     try:
         with tarfile.open(part, "w:gz", compresslevel=1) as tar:
@@ -129,27 +160,34 @@ def restore(archive: Path, folder: Path, env: Mapping[str, str]) -> Restored:
     try:
         with tarfile.open(archive, "r:gz") as tar:
             manifest = _manifest(tar, archive)
-            files = sum(_take(tar, member, folder) for member in tar if member.name.startswith(_TREE))
+            taken = [place for member in tar if member.name.startswith(_TREE) and (place := _take(tar, member, folder))]
             history = _take_history(tar, history_file(env))
     except (tarfile.TarError, EOFError, OSError) as error:
         raise UsageError(f"{archive} cannot be read: {error}", hint="`builddoctor save FILE` writes one") from error
-    for one in manifest.built:
-        with contextlib.suppress(OSError):
-            os.utime(_inside(folder, one.path), ns=(one.mtime_ns, one.mtime_ns), follow_symlinks=False)
-    same = changed = 0
-    for one in manifest.sources:
-        path = _inside(folder, one.path)
-        if path.is_symlink() or not path.is_file() or _digest(path) != one.digest:
-            changed += 1
-            continue
-        same += 1
-        with contextlib.suppress(OSError):
-            os.utime(path, ns=(one.mtime_ns, one.mtime_ns))
+    moves = Moves(
+        [
+            (manifest.folder, str(folder)),
+            (manifest.cache, str(cache_folder(env))),
+            (manifest.home, env.get("HOME", manifest.home)),
+        ]
+    )
+    ninja = NinjaBuilds([each.parent for each in taken if each.name == LOG], env)
+    outside = [(Path(os.fsdecode(moves(os.fsencode(one.path)))), one) for one in manifest.outside]
+    other = [path for path, one in outside if not _is_as_before(path, one)]
+    same = [one for one in manifest.sources if _is_as_before(_inside(folder, one.path), one)]
+    times = {} if other else _newer_times(manifest, outside, ninja)
+    for place in taken if moves else ():
+        if not place.is_symlink() and place.name not in (LOG, DEPS):
+            moves.carry_out(place)
+    ninja.go_on(moves, times)
+    _set_times(folder, manifest, same, times)
     return Restored(
-        files=files,
-        sources_as_before=same,
-        sources_changed=changed,
+        files=len(taken),
+        sources_as_before=len(same),
+        sources_changed=len(manifest.sources) - len(same),
         moved_from="" if manifest.folder == str(folder) else manifest.folder,
+        outside_changed=len(other),
+        outside_example=str(other[0]) if other else "",
         history=history,
     )
 
@@ -170,11 +208,60 @@ def _files(top: Path, folder: Path, skipped: set[Path]) -> Iterator[str]:
                 yield str(path.relative_to(folder))
 
 
+def _outside(tops: Sequence[Path], folder: Path) -> list[Stamp]:
+    """What the build's own lists of headers name elsewhere. A link counts as what it leads to."""
+    found = set()
+    for top in tops:
+        for above, _, names in os.walk(top):
+            for name in names:
+                file = Path(above, name)
+                if name == DEPS:
+                    paths = paths_in(file.read_bytes())
+                elif name.endswith(".d") and not file.is_symlink():
+                    paths = [each.replace(b"\\ ", b" ") for each in _LISTED.findall(file.read_bytes())]
+                else:
+                    continue
+                found |= {os.path.realpath(os.path.join(above, os.fsdecode(each))) for each in paths}
+    elsewhere = [each for each in sorted(found) if not Path(each).is_relative_to(folder) and os.path.isfile(each)]
+    stamps = [Stamp(each, os.stat(each).st_mtime_ns, _digest(Path(each))) for each in elsewhere]
+    return [each for each in stamps if each.digest]
+
+
+def _newer_times(manifest: Manifest, outside: Sequence[tuple[Path, Stamp]], ninja: NinjaBuilds) -> dict[int, int]:
+    return newer_times(
+        {one.mtime_ns for one in (*manifest.built, *manifest.sources)} | ninja.times(),
+        objects=[one.mtime_ns for one in manifest.built if one.path.endswith(".o")],
+        outside=[(one.mtime_ns, path.stat().st_mtime_ns) for path, one in outside],
+        now_ns=time.time_ns(),
+    )
+
+
+def _set_times(folder: Path, manifest: Manifest, same: Sequence[Stamp], times: Mapping[int, int]) -> None:
+    if times:
+        # All else has been compiled with nothing of this, so it counts as changed just now.
+        as_before = {one.path for one in same}
+        for path in _files(folder, folder, {folder / each for each in manifest.builds}):
+            if path not in as_before:
+                os.utime(folder / path, follow_symlinks=False)
+    for one in (*manifest.built, *same):
+        at_ns = times.get(one.mtime_ns, one.mtime_ns)
+        with contextlib.suppress(OSError):
+            os.utime(_inside(folder, one.path), ns=(at_ns, at_ns), follow_symlinks=False)
+
+
+def _is_as_before(path: Path, one: Stamp) -> bool:
+    return not path.is_symlink() and path.is_file() and _digest(path) == one.digest
+
+
 def _digest(path: Path) -> str:
+    """Empty where it cannot be read, or is too large. Files of the kernel's are of no size, and not read: some wait."""
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while piece := file.read(1 << 20):
+            size = os.fstat(file.fileno()).st_size
+            if size > MOST_SOURCE_BYTES:
+                return ""
+            while size and (piece := file.read(1 << 20)):
                 digest.update(piece)
     except OSError:
         return ""
@@ -214,24 +301,24 @@ def _stays_inside(folder: Path, link: Path, target: str) -> bool:
     return not target.startswith("/") and (link.parent / target).resolve().is_relative_to(folder.resolve())
 
 
-def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> bool:
-    """One file or link of a build folder; anything else is left."""
+def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Path | None:
+    """One file or link of a build folder; None for anything else, which is left."""
     place = _inside(folder, member.name.removeprefix(_TREE))
     if not (member.isfile() or (member.issym() and _stays_inside(folder, place, member.linkname))):
-        return False
+        return None
     place.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         place.unlink()
     if member.issym():
         os.symlink(member.linkname, place)
-        return True
+        return place
     source = tar.extractfile(member)
     assert source is not None
     with source, place.open("xb") as target:
         while piece := source.read(1 << 20):
             target.write(piece)
     place.chmod(member.mode & 0o777)
-    return True
+    return place
 
 
 def _take_history(tar: tarfile.TarFile, target: Path) -> bool:

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from builddoctor.carry.archive import FORMAT, MANIFEST, Manifest, Stamp, build_folders, restore, save
 from builddoctor.core.errors import UsageError
-from builddoctor.runtime.carry import FORMAT, MANIFEST, Manifest, Stamp, build_folders, restore, save
 
 OLD_NS = 1_700_000_000_123_456_789
 
@@ -80,7 +80,9 @@ def test_there_must_be_something_to_save(project: Path, tmp_path: Path, env: dic
 
 def archive_of(path: Path, *members: tarfile.TarInfo, built: list[Stamp] | None = None) -> Path:
     """An archive with these members, each file of the content ``x``."""
-    manifest = Manifest(format=FORMAT, folder="/x", built=built or [], sources=[])
+    manifest = Manifest(
+        format=FORMAT, folder="/x", home="", cache="/c", builds=["build"], built=built or [], sources=[], outside=[]
+    )
     with tarfile.open(path, "w:gz") as tar:
         first = tarfile.TarInfo(MANIFEST)
         text = msgspec.json.encode(manifest)
