@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.core import TyperGroup
 
-from builddoctor.cli.app import make_app
 from builddoctor.core.verdict import Verdict
 from builddoctor.diagnose.remedies import ladder
 from builddoctor.diagnose.remedy_facts import RemedyFacts
 from support.corpus import CORPUS
+from support.own_commands import own_commands, parse
 from support.told import explain
 
 LOGS = sorted(CORPUS.rglob("*.log"))
@@ -42,26 +39,4 @@ def test_our_own_commands_are_there_with_their_options(commands: set[str]) -> No
     ours = [words for command in commands for words in own_commands(command)]
     assert len(ours) >= 5
     for words in ours:
-        parsed(make_app(), words)
-
-
-def own_commands(command: str) -> list[list[str]]:
-    """Words behind each ``builddoctor``, up to what a shell ends a command with."""
-    words = list(shlex.shlex(command, posix=True, punctuation_chars=True))
-    found: list[list[str]] = []
-    for place, word in enumerate(words):
-        if word == "builddoctor":
-            rest = words[place + 1 :]
-            end = next((at for at, each in enumerate(rest) if set(each) <= set("|;&<>")), len(rest))
-            found.append(rest[:end])
-    return found
-
-
-def parsed(command: Any, words: list[str]) -> None:
-    """Raises a usage error for what is no command or option of ours."""
-    context = command.make_context("builddoctor", list(words))
-    if isinstance(command, TyperGroup):
-        rest = [*context._protected_args, *context.args]
-        _, inner, inner_words = command.resolve_command(context, rest)
-        assert inner is not None
-        parsed(inner, inner_words)
+        parse(words)
