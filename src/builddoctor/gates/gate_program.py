@@ -127,13 +127,14 @@ def build_root(role):
     """``PID-TICKS`` of the process that this build is: the topmost above us that is activated too.
 
     A shell that was activated is not, since its own environment was settled before: so each command that is typed is a
-    build. But for a compiler that was typed by itself, which is its shell's.
+    build. But for a compiler that was typed by itself, which is its shell's. The first process of a container is taken
+    for a shell, since its image may be activated (ENV); where it is a gate, it has become the build itself.
     """
     lone = {"phase": 2, "unit": 1, "front": 0}[role]
     pid, chain = os.getpid(), []
-    while pid > 1:
+    while pid > 0:
         activated = not chain or b"\0BUILDDOCTOR_ACTIVE=" in b"\0" + read_file("/proc/%d/environ" % pid)
-        if not activated and len(chain) > lone:
+        if (pid == 1 or not activated) and len(chain) > lone:
             break
         stat = read_file("/proc/%d/stat" % pid)
         fields = stat[stat.rfind(b")") + 2 :].split()

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
-import platformdirs
 
 from builddoctor.core.errors import RecipeError, SourceNotFoundError
 from builddoctor.core.recipe import Recipe
 from builddoctor.core.units import escaped, one_line, printable
 from builddoctor.recipes.recipe_file import LARGEST_FILE, parse_recipe, read_recipe
+from builddoctor.system.user_folders import usual_folder
 
 LIST_HINT = "`builddoctor recipe list` shows those there are"
 SHIPPED = "shipped"
@@ -109,7 +109,7 @@ def user_folder(env: Mapping[str, str]) -> Path:
     for base in (env.get("XDG_DATA_HOME", ""), f"{env.get('HOME', '')}/.local/share"):
         if base.startswith("/"):
             return Path(base, "builddoctor", "recipes")
-    return platformdirs.user_data_path("builddoctor") / "recipes"
+    return usual_folder("data") / "recipes"
 
 
 def shipped_folder() -> Path:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
-import platformdirs
 
 from builddoctor.core.configuration import NOT_BY_PROJECTS, Configuration, Setting
 from builddoctor.core.errors import UsageError
+from builddoctor.system.user_folders import usual_folder
 
 MOST_PARENTS = 16
 _FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Configuration)}
@@ -26,7 +26,7 @@ _YES, _NO = frozenset(("1", "true", "yes", "on")), frozenset(("0", "false", "no"
 def user_file(env: Mapping[str, str]) -> Path:
     """Of this user, for all projects. BUILDDOCTOR_CONFIG_DIR names another folder."""
     named = env.get("BUILDDOCTOR_CONFIG_DIR")
-    return (Path(named) if named else platformdirs.user_config_path("builddoctor")) / "config.toml"
+    return (Path(named) if named else usual_folder("config")) / "config.toml"
 
 
 def settings(env: Mapping[str, str], cwd: Path) -> list[Setting]:

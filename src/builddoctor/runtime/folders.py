@@ -16,10 +16,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import platformdirs
-
 from builddoctor.core.errors import FolderNotWritableError
 from builddoctor.system.probes import first_program
+from builddoctor.system.user_folders import usual_folder
 
 LONGEST_SOCKET_PATH = 100
 """The kernel takes 107 bytes."""
@@ -28,7 +27,7 @@ LONGEST_SOCKET_PATH = 100
 def cache_folder(env: Mapping[str, str]) -> Path:
     """Where overlays lie: stable, so that a second build is incremental."""
     named = env.get("BUILDDOCTOR_CACHE_DIR")
-    return Path(named).absolute() if named else _writable(env, platformdirs.user_cache_path("builddoctor"), "cache")
+    return Path(named).absolute() if named else _writable(env, usual_folder("cache"), "cache")
 
 
 def stages_folder(cache: Path) -> Path:
@@ -39,7 +38,7 @@ def stages_folder(cache: Path) -> Path:
 def traces_folder(env: Mapping[str, str]) -> Path:
     """Where traces go that were given no file."""
     named = env.get("BUILDDOCTOR_STATE_DIR")
-    state = Path(named).absolute() if named else _writable(env, platformdirs.user_state_path("builddoctor"), "state")
+    state = Path(named).absolute() if named else _writable(env, usual_folder("state"), "state")
     return state / "traces"
 
 
@@ -87,7 +86,15 @@ def make_own(folder: Path) -> None:
 
 
 def _ours(env: Mapping[str, str]) -> Path:
-    return Path(env.get("TMPDIR") or tempfile.gettempdir()).absolute() / f"builddoctor-of-{os.geteuid()}"
+    return Path(env.get("TMPDIR") or _temporary_folder()).absolute() / f"builddoctor-of-{os.geteuid()}"
+
+
+def _temporary_folder() -> str:
+    """Where the root is read-only whole, what uses it says so."""
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:
+        return "/tmp"  # noqa: S108 - it cannot be written
 
 
 def _can_write(folder: Path) -> bool:
@@ -119,7 +126,7 @@ def trace_file(env: Mapping[str, str], named: str, trace_id: str, stamp: str) ->
 def run_folder(env: Mapping[str, str]) -> Path:
     """A new folder for this run, for this user alone (0700), with a path short enough for a socket in it."""
     problem: OSError | None = None
-    for parent in (env.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp", "/dev/shm"):  # noqa: S108
+    for parent in (env.get("XDG_RUNTIME_DIR"), _temporary_folder(), "/tmp", "/dev/shm"):  # noqa: S108
         if parent and os.path.isabs(parent) and len(parent) + len("/builddoctor-12345678/socket") < LONGEST_SOCKET_PATH:
             try:
                 return Path(tempfile.mkdtemp(prefix="builddoctor-", dir=parent))
