@@ -38,7 +38,8 @@ FORMAT = 2
 MANIFEST = "builddoctor-build.json"
 _TREE = "tree/"
 _HISTORY = "history.sqlite"
-_NOT_SOURCES = frozenset((".git", "__pycache__", ".venv", "node_modules"))
+_NOT_SOURCES = frozenset((".git", "__pycache__", ".venv", "node_modules", ".builddoctor"))
+"""The last: what `ci/gitlab.yml` leaves in a checkout."""
 _LISTED = re.compile(rb"(?<![^\s:])/(?:[^\s\\:]|\\ )+")
 """an absolute path in a list of headers for make"""
 _MARKS = ("build.ninja", "CMakeCache.txt", LOG)

@@ -31,7 +31,7 @@ from builddoctor.core.units import MIB, escaped, shell_word
 from builddoctor.core.verdict import Diagnosis, Fix
 from builddoctor.diagnose.from_log import Explained, Explainer
 from builddoctor.trace.analysis import read_build
-from builddoctor.ui.verdict import explain_page, github_annotation
+from builddoctor.ui.verdict import explain_page, github_annotation, gitlab_report
 
 PATIENCE_S = 2.0
 """of silence on a terminal, while a long log is read"""
@@ -86,8 +86,12 @@ def explain(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     format: Annotated[  # noqa: A002 - the option's name
-        Literal["text", "github"],
-        typer.Option("--format", help="`github`: an annotation, for a step of GitHub Actions after the build's."),
+        Literal["text", "github", "gitlab"],
+        typer.Option(
+            "--format",
+            help="`github`: an annotation, for a step of GitHub Actions after the build's. `gitlab`: a report for "
+            "`artifacts:reports:codequality`.",
+        ),
     ] = "text",
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 where something failed, 0 where nothing did.")
@@ -99,6 +103,8 @@ def explain(
         print_data(json_text(_shown(file, told), pretty=True))
     elif format == "github":
         print_data(github_annotation(told.diagnosis))
+    elif format == "gitlab":
+        print_data(gitlab_report(told.diagnosis, Path.cwd()))
     else:
         name = "stdin" if file == STDIN else escaped(file)
         print_page(explain_page(name, told.diagnosis, lines=told.lines, width=page_width()))

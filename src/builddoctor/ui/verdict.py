@@ -9,9 +9,12 @@ carries nothing that the words do not.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import textwrap
+from pathlib import Path
 
+import msgspec
 from rich.text import Text
 
 from builddoctor.core.units import escaped, one_line
@@ -77,6 +80,49 @@ def github_annotation(verdict: Diagnosis) -> str:
     lines = [verdict.root, *(f"- {fix.text}{f': {fix.command}' if fix.command else ''}" for fix in verdict.fixes)]
     message = "\n".join(line for line in (one_line(each) for each in lines) if line)
     return f"::error {where}title={_property(verdict.why)}::{_data(message)}"
+
+
+class _Lines(msgspec.Struct, frozen=True, kw_only=True):
+    begin: int
+
+
+class _Location(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    lines: _Lines
+
+
+class _Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Source: docs.gitlab.com, Code Quality, "Import code quality results from a CI/CD job"."""
+
+    description: str
+    check_name: str
+    fingerprint: str
+    location: _Location
+    severity: str = "blocker"
+
+
+def gitlab_report(verdict: Diagnosis, folder: Path) -> str:
+    """A report for GitLab's merge requests: the verdict, at the file and line that the root line names.
+
+    Where that is none of ``folder``, the checkout, it stands at the CI file. Without a verdict the report is empty.
+    """
+    if verdict.verdict is None:
+        return "[]"
+    place = _AT.search(verdict.root.replace(f"{folder}/", ""))
+    # Compilers start in folders below, and GitLab wants no `./`.
+    file = re.sub(r"^(?:\.\.?/)+", "", place["file"]) if place is not None else ""
+    if place is None or not (folder / file).is_file():
+        at = _Location(path=".gitlab-ci.yml", lines=_Lines(begin=1))
+    else:
+        at = _Location(path=file, lines=_Lines(begin=int(place["line"])))
+    first = f"First: {verdict.fixes[0].text}" if verdict.fixes else ""
+    finding = _Finding(
+        description=escaped(" ".join(one_line(each) for each in (verdict.why, verdict.root, first) if each)),
+        check_name=f"builddoctor-{verdict.verdict.value}",
+        fingerprint=hashlib.sha256(f"{verdict.verdict.value}\0{at.path}\0{verdict.root}".encode()).hexdigest(),
+        location=at,
+    )
+    return msgspec.json.encode([finding]).decode()
 
 
 def _data(text: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from builddoctor.core.verdict import Diagnosis, Fix, Verdict
 from builddoctor.core.word import Confidence
-from builddoctor.ui.verdict import IN_WORDS, explain_page
+from builddoctor.ui.verdict import IN_WORDS, explain_page, gitlab_report
 
 LONG = "builddoctor run --toolkit 13.0 -- env " + "A=b " * 60 + "make"
 
@@ -62,3 +65,28 @@ def test_nothing_moves_the_cursor() -> None:
     odd = "a\x1b[31mb\nc\r\u202ed\x07"
     told = verdict(died=odd, why=odd, evidence=[odd], fixes=[Fix(text=odd, command=odd)])
     assert all(char.isprintable() for line in page(told) for char in line)
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "line"),
+    [
+        ("src/a.cu(7): error: no", "src/a.cu", 7),
+        ("../src/a.cu:7:1: error: no", "src/a.cu", 7),
+        ("{folder}/src/a.cu:7: error: no", "src/a.cu", 7),
+        ("/usr/include/b.h:7: error: no", ".gitlab-ci.yml", 1),
+        ("src/gone.cu:7: error: no", ".gitlab-ci.yml", 1),
+        ("Killed", ".gitlab-ci.yml", 1),
+    ],
+)
+def test_a_finding_for_gitlab_stands_at_a_file_of_the_checkout(tmp_path: Path, root: str, path: str, line: int) -> None:
+    """As it is called there, from wherever the compiler was started; what is nowhere in it is about the CI file."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/a.cu").touch()
+    (finding,) = json.loads(gitlab_report(verdict(root=root.format(folder=tmp_path)), tmp_path))
+    assert finding["location"] == {"path": path, "lines": {"begin": line}}
+    assert finding["description"].startswith("it does not fit")
+    assert finding["description"].endswith("First: more memory")
+
+
+def test_what_went_well_is_no_finding(tmp_path: Path) -> None:
+    assert gitlab_report(verdict(None), tmp_path) == "[]"
