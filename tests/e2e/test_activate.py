@@ -17,11 +17,11 @@ import pytest
 
 from builddoctor.core.events import BuildEnded, Summary
 from builddoctor.trace.reader import TraceReader
-from support.capabilities import find_nvcc
 from support.example import EXAMPLE, Example
 from support.memcg import memory_cgroup
-from support.objects import files_naming, objects_of
+from support.objects import files_naming, objects_of, only_objects
 from support.program import PATIENCE_S, Program
+from support.real_programs import path_of_real_programs
 
 pytestmark = [pytest.mark.needs_nvcc, pytest.mark.needs_cmake, pytest.mark.needs_memcg]
 
@@ -34,8 +34,8 @@ def activated(program: Program, script: str) -> list[str]:
     return ["bash", "-c", f'set -e; eval "$({words})"\n{script}']
 
 
-def only_objects(objects: dict[str, bytes]) -> dict[str, bytes]:
-    return {Path(name).name: content for name, content in objects.items() if name.endswith(".o")}
+def with_programs(program: Program) -> dict[str, str]:
+    return {**program.env, "PATH": path_of_real_programs(), "AK_CUDA_ARCHS": "90"}
 
 
 def traces(program: Program) -> list[dict]:
@@ -89,7 +89,7 @@ def test_pip_with_build_isolation(example: Example, plain_objects: dict[str, byt
     with memory_cgroup(3 * GIB) as group:
         done = group.run(
             activated(program, f"{sys.executable} -m pip wheel --no-deps -w {wheels} {source}"),
-            env=_with_programs(program),
+            env=with_programs(program),
         )
         assert done.returncode == 0, done.stderr
         assert group.kernel_kills == 0
@@ -105,7 +105,7 @@ def test_uv_build(example: Example, plain_objects: dict[str, bytes], program: Pr
     source = _source_for_pip(program)
     with memory_cgroup(3 * GIB) as group:
         script = f"{Path(sys.executable).with_name('uv')} build --wheel -o {program.folder / 'wheels'} {source}"
-        done = group.run(activated(program, script), env=_with_programs(program))
+        done = group.run(activated(program, script), env=with_programs(program))
         assert done.returncode == 0, done.stderr
         assert group.kernel_kills == 0
         _await_none(program)
@@ -124,17 +124,6 @@ def _source_for_pip(program: Program) -> Path:
     source = program.folder / "attention_kernels"
     shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("build", "dist", "*.egg-info"))
     return source
-
-
-def _with_programs(program: Program) -> dict[str, str]:
-    """CMake and ninja as programs of the machine. The scripts of a virtual environment do not start in another's."""
-    import cmake
-    import ninja
-
-    nvcc = find_nvcc()
-    assert nvcc is not None
-    folders = [*map(str, (cmake.CMAKE_BIN_DIR, ninja.BIN_DIR, Path(nvcc).parent)), "/usr/bin", "/bin"]
-    return {**program.env, "PATH": ":".join(folders), "AK_CUDA_ARCHS": "90"}
 
 
 def _await_compiling(program: Program, title: str) -> dict:

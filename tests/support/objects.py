@@ -18,6 +18,11 @@ def objects_of(build: Path) -> dict[str, bytes]:
     }
 
 
+def only_objects(objects: dict[str, bytes]) -> dict[str, bytes]:
+    """By their names alone: each generator of CMake has its own folders."""
+    return {Path(name).name: content for name, content in objects.items() if name.endswith(".o")}
+
+
 def files_naming(folder: Path, word: str) -> list[str]:
     """Files that hold ``word`` anywhere, of those that a build passes on: objects, libraries, dependencies."""
     found = [file for suffix in ("*.o", "*.so", "*.d") for file in folder.rglob(suffix)]

@@ -9,7 +9,7 @@ from platformdirs import PlatformDirs
 
 
 def usual_folder(kind: Literal["cache", "config", "data", "state"]) -> Path:
-    """Ours of that kind. Below ``/`` where HOME is not set and the user has no entry in passwd, as in some containers."""
+    """Ours of that kind. Below ``/`` where HOME is not set and the user is not in passwd, as in some containers."""
     try:
         found: Path = getattr(PlatformDirs("builddoctor"), f"user_{kind}_path")
     except RuntimeError:
