@@ -17,7 +17,7 @@ import pytest
 
 from builddoctor.core.events import BuildEnded, Summary
 from builddoctor.trace.reader import TraceReader
-from support.example import EXAMPLE, Example
+from support.example import Example
 from support.memcg import memory_cgroup
 from support.objects import files_naming, objects_of, only_objects
 from support.program import PATIENCE_S, Program
@@ -84,31 +84,39 @@ def test_two_plain_builds_share_one_limit_and_survive_the_death_of_a_supervisor(
 
 def test_pip_with_build_isolation(example: Example, plain_objects: dict[str, bytes], program: Program) -> None:
     """`pip wheel`, in an environment that pip makes for it, without a word changed."""
-    source = _source_for_pip(program)
+    shutil.rmtree(example.build, ignore_errors=True)
     wheels = program.folder / "wheels"
     with memory_cgroup(3 * GIB) as group:
         done = group.run(
-            activated(program, f"{sys.executable} -m pip wheel --no-deps -w {wheels} {source}"),
+            activated(program, f"{sys.executable} -m pip wheel --no-deps -w {wheels} {example.source}"),
             env=with_programs(program),
         )
         assert done.returncode == 0, done.stderr
         assert group.kernel_kills == 0
         _await_none(program)
     assert len(list(wheels.glob("*.whl"))) == 1
-    assert only_objects(objects_of(source / "build" / "cmake")).keys() == only_objects(plain_objects).keys()
+    assert only_objects(objects_of(example.build)) == only_objects(plain_objects)
     assert _summary_of_the_only_trace(program).units == len(only_objects(plain_objects))
 
 
 @pytest.mark.nightly
 def test_uv_build(example: Example, plain_objects: dict[str, bytes], program: Program) -> None:
     """`uv build`, likewise."""
-    source = _source_for_pip(program)
+    shutil.rmtree(example.build, ignore_errors=True)
     with memory_cgroup(3 * GIB) as group:
-        script = f"{Path(sys.executable).with_name('uv')} build --wheel -o {program.folder / 'wheels'} {source}"
-        done = group.run(activated(program, script), env=with_programs(program))
+        words = [
+            Path(sys.executable).with_name("uv"),
+            "build",
+            "--wheel",
+            "-o",
+            program.folder / "wheels",
+            example.source,
+        ]
+        done = group.run(activated(program, shlex.join(map(str, words))), env=with_programs(program))
         assert done.returncode == 0, done.stderr
         assert group.kernel_kills == 0
         _await_none(program)
+    assert only_objects(objects_of(example.build)) == only_objects(plain_objects)
     assert _summary_of_the_only_trace(program).units == len(only_objects(plain_objects))
 
 
@@ -118,12 +126,6 @@ def _summary_of_the_only_trace(program: Program) -> Summary:
     *_, last = TraceReader(Path(trace["path"]))
     assert isinstance(last, BuildEnded)
     return last.summary
-
-
-def _source_for_pip(program: Program) -> Path:
-    source = program.folder / "attention_kernels"
-    shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("build", "dist", "*.egg-info"))
-    return source
 
 
 def _await_compiling(program: Program, title: str) -> dict:
