@@ -41,7 +41,7 @@ ROWS = 10
 
 def ask(tool: str, words: list[str], size: int, *, unit_id: str = ""):
     """Connect and ask for a phase whose first word is an input of ``size`` bytes, as its gate does."""
-    connection = connect()
+    connection = connect("phase")
     assert connection is not None, "no supervisor"
     # Without a unit, the parent's number is that of nobody.
     parent = os.getppid() if unit_id else 0
@@ -52,7 +52,7 @@ def ask(tool: str, words: list[str], size: int, *, unit_id: str = ""):
 
 def register(source: str) -> str:
     """An nvcc of this process's number; gives the unit's name."""
-    connection = connect()
+    connection = connect("unit")
     assert connection is not None, "no supervisor"
     head = ["unit", PROTOCOL, str(os.getpid()), "/usr/bin/nvcc", "/usr/src/project", "0.010000", "8192"]
     send(connection, [*head, "-c", source, "-o", source + ".o", "-gencode", "arch=compute_90,code=sm_90", *FOLDERS])
