@@ -30,7 +30,11 @@ def command(program: Program, *words: str, options: tuple[str, ...] = ()) -> str
 
 def running(text: str) -> bool:
     """One runs, two wait, and memory was measured."""
-    return "MiB of ~" in text and "waits " in text and re.search(r"2[45]\d MiB of", text) is not None
+    return (
+        re.search("MiB (of ~|over )", text) is not None
+        and "waits " in text
+        and re.search(r"2[45]\d MiB o", text) is not None
+    )
 
 
 def running_within(text: str, columns: int) -> bool:
@@ -67,9 +71,9 @@ def test_the_board_fits_the_terminal_and_says_what_counts(program: Program, colu
         assert re.search(r"^jobs +now 1   so far 1\.0, most 1", text, re.MULTILINE)
         row = next(line for line in board if line.startswith("  host"))
         assert re.search(r"_cuda_kernel\.cpp|gelu\.cpp", row)
-        assert re.search(r" 2[45]\d MiB of ~\S+ [GM]iB +\d:\d\d$", row)
+        assert re.search(r" 2[45]\d MiB (of ~|over )\S+ [GM]iB +\d:\d\d$", row)
         waits = next(line for line in board if line.startswith("waits"))
-        assert re.match(r"waits     to run alone: \S+\.cpp host, once the oth", waits)
+        assert re.match(r"waits     to run alone: \S+\.cpp host code, once the oth", waits)
         assert not tmux.cursor()
         (program.folder / "done").touch()
         text = tmux.wait_for_prompt()
@@ -138,7 +142,8 @@ def test_d_shows_more_and_less(program: Program, tmux: Tmux) -> None:
     tmux.key("d")
     text = tmux.wait_for(lambda text: "fewer details" in text)
     assert (
-        len(re.findall(r"to run alone: \S+\.cpp host, once the others have ended +\d:\d\d$", text, re.MULTILINE)) == 2
+        len(re.findall(r"to run alone: \S+\.cpp host code, once the others have ended +\d:\d\d$", text, re.MULTILINE))
+        == 2
     )
     tmux.resize(160, 40)
     assert re.search(r"reserve \d\.\d GiB +\w", tmux.wait_for(lambda text: "reserve " in text))
@@ -192,7 +197,7 @@ def test_output_of_any_kind_scrolls_above_the_board(program: Program, tmux: Tmux
     )
     stand_in(program, f"exec {HOG} 40 0 {program.folder}/done")
     tmux.type("clear; " + command(program, "sh", "-c", "cat output; clang++ -c a.cpp; cat output"))
-    tmux.wait_for(lambda text: "windows line" in text and "MiB of ~" in text)
+    tmux.wait_for(lambda text: "windows line" in text and "MiB o" in text)
     styled = tmux.styled()
     assert re.search(r"\x1b\[31mred one", styled)
     assert re.search(r"\x1b\[31mred two|^red two", styled, re.MULTILINE)

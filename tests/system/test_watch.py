@@ -40,7 +40,7 @@ def watch(program: Program) -> str:
 
 
 def seen(text: str) -> bool:
-    return re.search(r"host +\S+\.cpp +2\d\d MiB of ~", text) is not None and "waits" in text
+    return re.search(r"host code +\S+\.cpp +2\d\d MiB (of ~|over )", text) is not None and "waits" in text
 
 
 def test_another_terminal_shows_the_same_until_the_end(
@@ -50,7 +50,7 @@ def test_another_terminal_shows_the_same_until_the_end(
     modes = tmux.modes()
     tmux.type(watch(program))
     text = tmux.wait_for(seen)
-    assert re.search(r"waits     to run alone: \S+\.cpp host, once the oth", text)
+    assert re.search(r"waits     to run alone: \S+\.cpp host code, once", text)
     assert "q quits, the build goes on" in text
     tmux.key("d")
     tmux.wait_for(lambda text: "fewer details" in text)

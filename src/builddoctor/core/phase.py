@@ -101,7 +101,13 @@ class ExpectedPhase(msgspec.Struct, frozen=True):
         return Estimate(peak_mib=self.peak_mib, spread_mib=self.spread_mib, source="")
 
 
+def kind_words(kind: str, arch: str = "") -> str:
+    """``cicc sm_90``; what gcc compiles is *host code*, since "host" alone is a machine to a reader."""
+    shown = "host code" if kind == PhaseKind.HOST else kind
+    return f"{shown} {arch}" if arch else shown
+
+
 def describe(phase: Phase) -> str:
     """``cicc sm_90 of src/gelu.cu``."""
-    arch = f" {phase.arch}" if phase.arch else ""
-    return f"{phase.kind.value}{arch} of {phase.source}" if phase.source else f"{phase.kind.value}{arch}"
+    words = kind_words(phase.kind, phase.arch)
+    return f"{words} of {phase.source}" if phase.source else words

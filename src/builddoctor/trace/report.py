@@ -26,6 +26,7 @@ from builddoctor.core.events import (
     Summary,
     UnitCommand,
 )
+from builddoctor.core.phase import kind_words
 from builddoctor.core.units import whole_number
 
 ABSURD = 1e12
@@ -99,7 +100,7 @@ class PhaseRow(msgspec.Struct, kw_only=True, gc=False):
     @property
     def name(self) -> str:
         """``cicc sm_90 of src/gelu.cu``."""
-        what = f"{self.kind} {self.arch}".strip()
+        what = kind_words(self.kind, self.arch)
         return f"{what} of {self.source}" if self.source else what
 
 

@@ -31,7 +31,7 @@ from builddoctor.core.events import (
     WarningKind,
 )
 from builddoctor.core.evidence import KillCause
-from builddoctor.core.phase import Outcome
+from builddoctor.core.phase import Outcome, kind_words
 from builddoctor.core.units import format_mib
 from builddoctor.core.verdict import Verdict
 
@@ -218,7 +218,9 @@ def _sentence(seen: Happening, event: Pause | Continue | Warn) -> str:
 
 def _briefly(seen: Happening) -> str:
     """The phase without its architecture."""
-    return f"{seen.phase.row.kind} of {seen.phase.row.source}" if seen.phase is not None else seen.phase_name
+    return (
+        f"{kind_words(seen.phase.row.kind)} of {seen.phase.row.source}" if seen.phase is not None else seen.phase_name
+    )
 
 
 # -- reports ---------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from builddoctor.core.board import BoardState, RunningRow, WaitingRow
+from builddoctor.core.phase import kind_words
 from builddoctor.core.units import format_clock, format_gib, format_mib, one_line
 from builddoctor.ui.layout import UNICODE, Signs, keep_end, signs_for
 from builddoctor.ui.progress import left_words, progress_line, wait_words
@@ -177,7 +178,9 @@ class _Board:
         return lines
 
     def _running_row(self, row: RunningRow) -> Text:
-        of = f"{format_mib(row.rss_mib):>8} of ~{format_mib(row.estimate_mib)}"
+        # Beyond its estimate "of" would read as if it could not be.
+        of = "of ~" if row.rss_mib <= row.estimate_mib else "over "
+        of = f"{format_mib(row.rss_mib):>8} {of}{format_mib(row.estimate_mib)}"
         tail = f"  {of:<20}{format_clock(row.running_s):>6}"
         if self.detailed and not self.narrow:
             left = f"~{format_clock(row.left_s)} left" if row.left_s else ""
@@ -189,7 +192,7 @@ class _Board:
 
     def _name(self, kind: str, source: str, arch: str, cells: int) -> Text:
         """Kind, source and architecture in so many cells; of a long path its end, which tells it from others."""
-        head = f"  {kind:<{KIND_CELLS}}"
+        head = f"  {kind_words(kind):<{KIND_CELLS}}"
         end = f" {arch}" if arch else ""
         room = cells - cell_len(head) - cell_len(end)
         if room < 8:
@@ -226,11 +229,11 @@ class _Board:
         before = after = ""
         for brief in (False, True):
             before, after = wait_words(row, brief=brief)
-            room = self.width - LABEL_CELLS - taken - cell_len(before + after + more) - len(row.kind) - 3
+            room = self.width - LABEL_CELLS - taken - cell_len(before + after + more) - len(kind_words(row.kind)) - 3
             if room >= min(len(row.source), LEAST_NAME_CELLS):
                 break
         name = keep_end(self.signs.words(one_line(row.source)), max(12, room), self.signs.more)
-        return f"{before}: {name} {row.kind}{after}{more}"
+        return f"{before}: {name} {kind_words(row.kind)}{after}{more}"
 
     def _events(self) -> list[Text]:
         most = MOST_EVENT_ROWS if self.roomy else 1

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from builddoctor.core.errors import ExtraMissingError
+from builddoctor.core.phase import kind_words
 from builddoctor.core.units import format_clock, format_mib, one_line
 from builddoctor.trace.picture import GROUPS, Mark, Picture
 from builddoctor.ui.page.payload import top_mib
@@ -137,7 +138,7 @@ def _marks(axes: Axes, picture: Picture) -> None:
         return
     run = picture.runs[fullest.holders[0][0]]
     left = fullest.at_s > 0.5 * picture.last_at_s
-    what = f"peak {format_mib(fullest.total_mib)}: {run.kind} {run.arch}".rstrip()
+    what = f"peak {format_mib(fullest.total_mib)}: {kind_words(run.kind, run.arch)}"
     axes.annotate(
         _cut(f"{what} of {run.source.rpartition('/')[2]} {format_mib(fullest.holders[0][1])}"),
         (fullest.at_s, fullest.total_mib / 1024),

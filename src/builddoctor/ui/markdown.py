@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builddoctor.core.events import BuildResult
+from builddoctor.core.phase import kind_words
 from builddoctor.core.units import format_clock, format_mib, one_line
 from builddoctor.core.verdict import Diagnosis
 from builddoctor.trace.report import TraceReport
@@ -48,7 +49,7 @@ def _largest(report: TraceReport) -> str:
     rows = []
     for unit in sorted(report.units, key=lambda each: -each.peak_mib)[:LARGEST]:
         worst = unit.worst
-        kind = "" if worst is None else f"{worst.kind} {worst.arch}".strip()
+        kind = "" if worst is None else kind_words(worst.kind, worst.arch)
         rows.append((_code_cell(unit.unit), format_mib(unit.peak_mib), kind, format_clock(unit.wall_s)))
     return "**Largest units**\n\n" + _table(("unit", "peak", "phase", "time"), rows)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from builddoctor.core.board import BoardState, EventRow, TimeLeft, WaitingRow, WaitReason
 from builddoctor.core.events import BuildResult, Summary
+from builddoctor.core.phase import kind_words
 from builddoctor.core.units import format_clock, format_gib, format_mib, one_line
 from builddoctor.core.verdict import Verdict
 
@@ -47,7 +48,7 @@ def event_line(event: EventRow) -> str:
 def wait_line(at_s: float, row: WaitingRow) -> str:
     """``[12:42] waits for 3.6 GiB: src/gelu.cu cicc, 2.1 GiB free``."""
     before, after = wait_words(row)
-    return f"[{format_clock(at_s)}] waits {before}: {one_line(row.source)} {row.kind}{after}"
+    return f"[{format_clock(at_s)}] waits {before}: {one_line(row.source)} {kind_words(row.kind)}{after}"
 
 
 def wait_words(row: WaitingRow, *, brief: bool = False) -> tuple[str, str]:

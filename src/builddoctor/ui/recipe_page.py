@@ -13,6 +13,7 @@ import msgspec
 from rich.text import Text
 
 from builddoctor.core.past import PastPhase, PastUnit
+from builddoctor.core.phase import kind_words
 from builddoctor.core.recipe import Differences, PhaseFigures, Recipe, RecipeUnit
 from builddoctor.core.units import format_clock, format_mib, one_line
 from builddoctor.ui.layout import Column, plural, table
@@ -201,7 +202,7 @@ def past_rows(units: Sequence[PastUnit], *, width: int, whole: bool = False) -> 
     rows = []
     for unit in sorted(units, key=_peak_mib, reverse=True):
         worst = max(unit.phases, key=_phase_peak_mib, default=None)
-        what = f"{worst.kind.value} {worst.arch}".strip() if worst is not None else ""
+        what = kind_words(worst.kind, worst.arch) if worst is not None else ""
         builds = max((each.builds for each in unit.phases), default=0)
         rows.append((format_mib(_peak_mib(unit)), format_clock(_wall_s(unit)), str(builds), unit.key.place, what))
     return table([*columns, Column("largest phase")], rows, width=0 if whole else width)

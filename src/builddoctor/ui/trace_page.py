@@ -13,6 +13,7 @@ import msgspec
 from rich.text import Text
 
 from builddoctor.core.events import BuildResult, Event
+from builddoctor.core.phase import kind_words
 from builddoctor.core.units import escaped, format_clock, format_gib, format_mib, one_line, shell_word
 from builddoctor.core.verdict import Diagnosis
 from builddoctor.trace.analysis import Peek
@@ -143,9 +144,9 @@ def _last_seconds(report: TraceReport, width: int) -> list[Text]:
 
 def _running(phase: PhaseRow, report: TraceReport) -> str:
     run = phase.attempts[-1]
-    arch = f" {phase.arch}" if phase.arch else ""
+    what = f"{kind_words(phase.kind, phase.arch)} {below(phase.source, report.header.cwd)}"
     return one_line(
-        f"  running  {phase.kind}{arch} {below(phase.source, report.header.cwd)}: {format_mib(run.peak_mib)} of "
+        f"  running  {what}: {format_mib(run.peak_mib)} of "
         f"~{format_mib(phase.estimate_mib)}, for {format_clock(report.last_at_s - run.admitted_at_s)}"
     )
 
@@ -367,14 +368,14 @@ def unit_rows(
     """
     wide, narrow = width >= WIDE, width < NARROW
     columns = _columns(narrow)
-    columns += [Column(kind, right=True) for kind in KINDS] if wide else []
+    columns += [Column(kind_words(kind), right=True) for kind in KINDS] if wide else []
     columns += [Column("unit", name=True), *([] if wide or narrow else [Column("worst phase")])]
     rows = []
     for unit in units:
         row = _figures_of(unit, narrow=narrow)
         row += [_peak_of(unit, kind) for kind in KINDS] if wide else []
         row += [below(unit.unit, folder)]
-        row += [] if wide or narrow else [f"{unit.worst.kind} {unit.worst.arch}".strip() if unit.worst else ""]
+        row += [] if wide or narrow else [kind_words(unit.worst.kind, unit.worst.arch) if unit.worst else ""]
         rows.append(row)
     return table(columns, rows, width=0 if whole else width)
 
@@ -386,7 +387,7 @@ def phase_rows(phases: Sequence[PhaseRow], *, width: int = USUAL_WIDTH, folder: 
     rows = [
         [
             *_figures_of(phase, narrow=narrow),
-            keep_start(f"{phase.kind} {phase.arch}", 16),
+            keep_start(kind_words(phase.kind, phase.arch), 16),
             below(phase.source, folder),
         ]
         for phase in phases

@@ -52,6 +52,16 @@ def test_a_very_low_terminal_has_one_line() -> None:
     assert shown(100, 8) == ["[12:41] 41/66 units, 7 running, 12 waiting, 19.2 of 26.5 GiB budget, 6 to 8 min left"]
 
 
+def test_a_compiler_beyond_its_estimate_is_said_to_be_over_it() -> None:
+    """ "1.2 GiB of ~134 MiB" would read as a mistake. gcc's part is host code, not a host."""
+    rows = (running_row(kind="host", rss_mib=1229, estimate_mib=134), running_row(rss_mib=100, estimate_mib=134))
+    large, small = (
+        line for line in shown(100, 30, running=rows) if "MiB" in line and ("over" in line or "of ~" in line)
+    )
+    assert re.match(r"  host code +\S.* 1\.2 GiB over 134 MiB", large)
+    assert "100 MiB of ~134 MiB" in small
+
+
 def test_a_narrow_board_keeps_what_went_wrong() -> None:
     """The count of phases goes first; what was redone and killed stays."""
     units = next(line for line in shown(60, 20, kernel_kills=2) if line.startswith("units"))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
+from builddoctor.core.phase import kind_words
 from builddoctor.core.plan import Scenario, WhatIf
 from builddoctor.core.units import format_clock, format_mib, one_line
 from builddoctor.core.verdict import Fix
@@ -347,4 +348,4 @@ def breakable(name: str) -> str:
 
 
 def phase_name(run: Run) -> str:
-    return f"{run.kind} {run.arch}".strip()
+    return kind_words(run.kind, run.arch)

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from builddoctor.core.events import BuildResult
+from builddoctor.core.phase import kind_words
 from builddoctor.core.units import format_clock, format_gib, format_mib
 from builddoctor.core.verdict import Diagnosis, Fix
 from builddoctor.trace.report import TraceReport
@@ -51,7 +52,7 @@ def _how_close(report: TraceReport) -> str:
     largest = report.units[0].worst if report.units else None
     largest_phase = ""
     if largest is not None:
-        what = f"{largest.kind} {largest.arch}".strip()
+        what = kind_words(largest.kind, largest.arch)
         largest_phase = f"; the largest phase was {what} of {report.units[0].unit} with {format_mib(largest.peak_mib)}"
     return f"Compilers held at most {format_gib(report.peak_mib)} of {format_gib(report.limit_mib)} GiB{largest_phase}."
 
