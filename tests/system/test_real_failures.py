@@ -55,7 +55,7 @@ def test_a_lone_phase_that_the_kernel_kills_is_too_big(program: Program) -> None
     assert (said.verdict, said.confidence) == ("too-big", "high")
     assert said.summary["verdict"] == "too-big"
     assert set(said.ends) == {("killed-by-kernel", "cgroup")}
-    assert "host of one.cpp, killed by the kernel" in said.died
+    assert "host code of one.cpp, killed by the kernel" in said.died
     assert "Fewer jobs cannot help" in said.why
     assert "kernel kills 1" in said.grounds
     assert not advises_fewer_jobs(said)
