@@ -110,3 +110,16 @@ def test_a_build_that_has_ended_is_told_at_once(program: Program) -> None:
     done = program.run("watch")
     assert (done.returncode, "✓ true in 0:0" in done.stderr) == (0, True)
     assert "no trace" in program.run("watch", "nosuch").stderr
+
+
+def test_every_decision_can_be_followed(program: Program, build: subprocess.Popen[str]) -> None:
+    """As lines, from now on; where memory comes back, what waited starts."""
+    watching = program.start(program.argv("watch", "-v", str(program.trace_file)))
+    assert watching.stdout is not None
+    # The first line of progress: what was there before has been read.
+    before = watching.stdout.readline()
+    (program.folder / "done").touch()
+    said = watching.communicate(timeout=60)[0]
+    assert watching.returncode == 3
+    assert "GiB budget" in before
+    assert len(re.findall(r"^\[[\d:]+\] starts host of \S+\.cpp", said, re.MULTILINE)) == 2

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import builddoctor
+from builddoctor.cli.loudness import Quiet, Verbose, pass_on
 from builddoctor.cli.output import print_error, print_notes
 from builddoctor.cli.summaries import SUMMARIES
 from builddoctor.core.errors import BuildDoctorError, MemoryBudgetError, UsageError
@@ -124,12 +125,17 @@ def _version(value: bool) -> None:
 
 
 def _program(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Run the build you already have; no compiler process starts before its memory is there."""
     del version
+    if (name := context.invoked_subcommand) and (quiet or verbose):
+        pass_on(context, name, [each.name for each in command(name).params])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -162,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def configured(arguments: list[str]) -> dict[str, dict[str, object]]:
     """Defaults of this command's flags from files and the environment, as click takes them."""
-    command = arguments[0] if arguments else ""
+    command = next((word for word in arguments if not word.startswith("-")), "")
     if command not in CONFIGURED:
         return {}
     # Only here: `explain` does not wait for it.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from builddoctor.cli import options
+from builddoctor.cli.loudness import Quiet, Verbose, loudness
 from builddoctor.cli.options import archs_of
-from builddoctor.cli.output import json_text, print_data, print_notes
+from builddoctor.cli.output import json_text, print_data
 from builddoctor.cli.run import run_supervised
 from builddoctor.core.errors import FolderNotWritableError
 from builddoctor.core.project import Obtained
@@ -29,6 +31,7 @@ from builddoctor.runtime.units import Toolchain
 
 
 def build(
+    context: typer.Context,
     project: Annotated[
         str,
         typer.Argument(
@@ -79,16 +82,20 @@ def build(
         bool, typer.Option("--dry-run", help="Get the sources, print the plan and every variable, and stop.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="With --dry-run: print the plan as JSON.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> int:
     """Build a project by name, or a checkout: Python, CMake, a folder with build.ninja, or a Makefile.
 
     A second build of the same sources reuses what the first one compiled.
     """
+    del quiet, verbose
+    loud = loudness(context)
     archs = archs_of(arch, os.environ)
     named_recipe = options.named_recipe(recipe)
     wheels = wheel_dir.absolute() if wheel_dir is not None else None
     choice = choose(project, Path.cwd(), source=source, version=version, offline=offline)
-    folder, got = _sources(choice)
+    folder, got = _sources(choice, loud.notes)
     plan = plan_build(
         folder,
         choice.known or recognise(folder),
@@ -99,8 +106,8 @@ def build(
         version=got.version if got is not None else project_version(folder),
         keep_going=keep_going,
     )
-    print_notes([f"sources   {got.origin}{' (cached)' if got.cached else ''}"] if got is not None else [])
-    print_notes(plan.notes)
+    loud.notes([f"sources   {got.origin}{' (cached)' if got.cached else ''}"] if got is not None else [])
+    loud.notes(plan.notes)
     request = options.make_request(
         plan.command,
         cwd=Path(plan.folder),
@@ -126,7 +133,7 @@ def build(
     )
     if dry_run:
         by = choose_recipe(request, named_recipe, Toolchain(host_arch=os.uname().machine), os.environ)
-        print_notes(by.lines if by is not None else [])
+        loud.notes(by.lines if by is not None else [])
         print_data(json_text(plan) if json else _script(plan))
         return 0
     if strategy == "staged":
@@ -134,16 +141,16 @@ def build(
         from builddoctor.cli.staging import staged_request
 
         request = staged_request(
-            request, os.environ, build_folder=plan.output if plan.kind is BuildKind.CMAKE else plan.kept
+            request, os.environ, say=loud.notes, build_folder=plan.output if plan.kind is BuildKind.CMAKE else plan.kept
         )
-    code = run_supervised(request, ready=lambda: _make_ready(plan), named_recipe=named_recipe)
+    code = run_supervised(request, ready=lambda: _make_ready(plan, loud.notes), named_recipe=named_recipe, loud=loud)
     if code == 0 and plan.kind is BuildKind.PYTHON:
         newest = max(Path(plan.output).glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns, default=None)
-        print_notes([f"  wheel   {newest}"] if newest is not None else [])
+        loud.notes([f"  wheel   {newest}"] if newest is not None else [])
     return code
 
 
-def _sources(choice: Choice) -> tuple[Path, Obtained | None]:
+def _sources(choice: Choice, tell: Callable[[list[str]], None]) -> tuple[Path, Obtained | None]:
     if choice.wanted is None:
         assert choice.folder is not None
         return choice.folder, None
@@ -153,7 +160,7 @@ def _sources(choice: Choice) -> tuple[Path, Obtained | None]:
         cache=cache_folder(os.environ),
         env=os.environ,
         python=python,
-        say=lambda line: print_notes([f"sources   {line}"]),
+        say=lambda line: tell([f"sources   {line}"]),
     )
     return Path(got.folder), got
 
@@ -166,7 +173,7 @@ def _script(plan: BuildPlan) -> str:
     return "\n".join([*lines, " ".join([*settings, shlex.join(plan.command)])])
 
 
-def _make_ready(plan: BuildPlan) -> None:
+def _make_ready(plan: BuildPlan, tell: Callable[[list[str]], None]) -> None:
     """What has to be there before, once it is known that the build can begin."""
     for folder in plan.make_folders:
         try:
@@ -177,4 +184,4 @@ def _make_ready(plan: BuildPlan) -> None:
                 hint="read-only sources are built in a copy: cp -r SOURCES /some/folder",
             ) from error
     if plan.nvcc_by_path and forget_other_settings(Path(plan.folder), plan.settings, os.environ):
-        print_notes(["this folder was built with other settings before: its extensions are built again"])
+        tell(["this folder was built with other settings before: its extensions are built again"])

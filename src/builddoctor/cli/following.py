@@ -34,7 +34,9 @@ class Following:
         state: Callable[[], BoardState],
         fresh: Callable[[], list[EventRow]],
         every_s: Callable[[], float],
+        board: bool = True,
     ) -> None:
+        """``board``: one is wanted, where the terminal can show it."""
         self.quit = False
         """a person, or a signal, has had enough"""
         self._env = env
@@ -43,6 +45,7 @@ class Following:
         self._state = state
         self._fresh = fresh
         self._every_s = every_s
+        self._board = board and wants_board(env)
         self._signs = signs_for(env) if sys.stderr.isatty() else UNICODE
         self._ended = asyncio.Event()
 
@@ -51,7 +54,7 @@ class Following:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._quit)
-        if wants_board(self._env):
+        if self._board:
             await self._on_board()
         else:
             await self._in_lines()

@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from builddoctor.cli import options
+from builddoctor.cli.loudness import Loudness, Quiet, Verbose, loudness
 from builddoctor.cli.options import archs_of
 from builddoctor.cli.output import print_error, print_notes
 from builddoctor.core.board import BoardState
@@ -25,10 +26,11 @@ from builddoctor.runtime.sampler import Rules
 from builddoctor.system.root import Clock, SystemRoot, monotonic
 from builddoctor.trace.masking import mask_argv
 from builddoctor.ui.progress import closing
-from builddoctor.ui.screen import BoardScreen, Listener, Screen, wants_board
+from builddoctor.ui.screen import BoardScreen, Listener, QuietScreen, Screen, VerboseScreen, wants_board
 
 
 def run(
+    context: typer.Context,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="COMMAND…", show_default=False, help="The build command, after `--`.")
     ] = None,
@@ -44,6 +46,8 @@ def run(
     auto_remedy: options.AutoRemedy = False,
     no_doctor: options.NoDoctor = False,
     until: options.Until = "",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> int:
     """Supervise any build command: ninja, cmake --build, pip install, python setup.py …
 
@@ -51,6 +55,8 @@ def run(
     """
     if not command or not command[0]:
         raise UsageError("no command to run", hint="write it after `--`: `builddoctor run -- ninja -C build`")
+    del quiet, verbose
+    loud = loudness(context)
     named_recipe = options.named_recipe(recipe)
     request = options.make_request(
         tuple(command),
@@ -74,8 +80,8 @@ def run(
         # Only here: with what it imports every build would start later.
         from builddoctor.cli.staging import staged_request
 
-        request = staged_request(request, os.environ)
-    return run_supervised(request, named_recipe=named_recipe)
+        request = staged_request(request, os.environ, say=loud.notes)
+    return run_supervised(request, named_recipe=named_recipe, loud=loud)
 
 
 LONGEST_TITLE = 60
@@ -96,6 +102,7 @@ def run_supervised(
     clock: Clock = monotonic,
     ready: Callable[[], None] = lambda: None,
     named_recipe: Shelved | None = None,
+    loud: Loudness = Loudness.USUAL,
 ) -> int:
     """Run the build to its end; gives the exit code. ``root``, ``rules``, ``clock``: another system and thresholds.
 
@@ -103,11 +110,12 @@ def run_supervised(
     ``named_recipe``: what ``request.recipe`` names.
     """
     if environment.is_supervised(env):
-        print_notes(["builddoctor: already inside a supervised build; its gates serve this command too"])
+        loud.notes(["builddoctor: already inside a supervised build; its gates serve this command too"])
         environment.become(request.command, {**env, **dict(request.extra_env)}, request.cwd)
 
     def make_screen(state: Callable[[], BoardState], listener: Callable[[str], Listener], trace: Path) -> Screen:
-        kind = BoardScreen if wants_board(env) else Screen
+        kinds = {Loudness.QUIET: QuietScreen, Loudness.VERBOSE: VerboseScreen}
+        kind = kinds.get(loud) or (BoardScreen if wants_board(env) else Screen)
         return kind(state, listener, trace=trace, env=env)
 
     outcome = supervise(
@@ -118,12 +126,13 @@ def run_supervised(
         clock=clock,
         rules=rules,
         ready=ready,
-        say=print_notes,
+        say=loud.notes,
         named_recipe=named_recipe,
     )
     if request.summary:
         _write_summary(Path(request.summary), outcome)
-    _show(request, outcome)
+    if loud is not Loudness.QUIET or outcome.summary.result is not BuildResult.OK:
+        _show(request, outcome)
     return outcome.summary.exit_code
 
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from builddoctor.cli.output import print_notes
 from builddoctor.core.errors import FolderNotWritableError, RecipeError, UsageError
 from builddoctor.core.plan import Plan
 from builddoctor.core.project import BuildFolder
@@ -41,7 +40,9 @@ MAKE_PROGRAM = "-DCMAKE_MAKE_PROGRAM="
 GATED = "leave `--strategy staged` out: a gated build needs no ninja"
 
 
-def staged_request(request: RunRequest, env: Mapping[str, str], *, build_folder: str = "") -> RunRequest:
+def staged_request(
+    request: RunRequest, env: Mapping[str, str], *, say: Callable[[Sequence[str]], None], build_folder: str = ""
+) -> RunRequest:
     """The request with its stages, which are written and said. ``build_folder``: where CMake builds, if that is known.
 
     Raises RecipeError without a recipe, UsageError for a build without ninja, FolderNotWritableError.
@@ -54,7 +55,7 @@ def staged_request(request: RunRequest, env: Mapping[str, str], *, build_folder:
         # It becomes the command, which has gates already.
         return request
     plan = _plan(request, env, _host(request, env, SystemRoot()))
-    print_notes(staged_lines(plan))
+    say(staged_lines(plan))
     return msgspec.structs.replace(request, stages=str(write_stages(folder, plan)))
 
 

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from builddoctor.cli.following import Following
+from builddoctor.cli.loudness import Verbose
 from builddoctor.cli.output import print_notes
 from builddoctor.cli.trace import find_trace, last_words
 from builddoctor.core.board import BoardState, EventRow
@@ -26,7 +27,7 @@ from builddoctor.system.root import Clock, monotonic
 from builddoctor.trace.board import board_state
 from builddoctor.trace.reader import TraceTail
 from builddoctor.trace.state import BuildState
-from builddoctor.trace.words import event_row
+from builddoctor.trace.words import Decisions, event_row
 from builddoctor.ui.progress import closing
 
 LOOK_EVERY_S = 0.25
@@ -40,13 +41,14 @@ def watch(
     trace: Annotated[
         str, typer.Argument(metavar="[TRACE]", help="A trace file, its id as `trace list` shows it, or `last`.")
     ] = "last",
+    verbose: Verbose = False,
 ) -> int:
     """Follow a running build from another terminal, with the same board, until it ends.
 
     The exit code is that of the build. `q` stops watching with exit code 0; the build goes on.
     """
     path = find_trace(trace)
-    watched = watch_build(path, os.environ)
+    watched = watch_build(path, os.environ, verbose=verbose)
     build = watched.build
     if build.summary is None or build.header is None:
         return 0
@@ -67,20 +69,21 @@ class Watched:
         self.quit = False
 
 
-def watch_build(path: Path, env: Mapping[str, str], *, clock: Clock = monotonic) -> Watched:
-    """Show the build of this trace until it ends, or ``q``.
+def watch_build(path: Path, env: Mapping[str, str], *, clock: Clock = monotonic, verbose: bool = False) -> Watched:
+    """Show the build of this trace until it ends, or ``q``. ``verbose``: every decision as a line, and no board.
 
     Raises TraceError when it is no trace, or stops short: then the last state has been shown.
     """
-    return asyncio.run(_Watch(path, env, clock).run())
+    return asyncio.run(_Watch(path, env, clock, verbose).run())
 
 
 class _Watch:
-    def __init__(self, path: Path, env: Mapping[str, str], clock: Clock) -> None:
+    def __init__(self, path: Path, env: Mapping[str, str], clock: Clock, verbose: bool) -> None:
         self._path = path
         self._env = env
         self._clock = clock
         self._build = BuildState(rows=False)
+        self._decisions = Decisions(self._build) if verbose else None
         self._fresh: list[EventRow] = []
         """events that have not been shown"""
         self._heard_s = clock()
@@ -98,6 +101,7 @@ class _Watch:
                     state=self._state,
                     fresh=self._taken,
                     every_s=lambda: LOOK_EVERY_S,
+                    board=self._decisions is None,
                 )
                 await following.show()
                 watched.quit = following.quit
@@ -112,7 +116,10 @@ class _Watch:
         for events in tail.new():
             for event in events:
                 seen = self._build.apply(event)
-                if seen is not None and (row := event_row(seen)) is not None:
+                row = event_row(seen) if seen is not None else None
+                if row is None and self._decisions is not None:
+                    row = self._decisions.row(event)
+                if row is not None:
                     self._fresh.append(row)
             self._heard_s = self._clock()
             # A long trace takes a while: keys are read meanwhile.

@@ -39,10 +39,18 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """try what leaves the binary as it is where a compiler does not fit alone"""
     no_doctor: bool | None = None
     """skip the look ahead before a build"""
+    quiet: bool | None = None
+    """print nothing beside a build's own output, unless it fails"""
+    verbose: bool | None = None
+    """print each decision on compilers as a line, in place of the board"""
 
 
 NOT_BY_PROJECTS = ("toolkit", "wheel-dir")
 """What names a program or a place to write to: a checkout from elsewhere may not set it."""
+
+
+EXCLUDING = ("quiet", "verbose")
+"""Of these the first that is set counts alone."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):

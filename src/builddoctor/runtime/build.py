@@ -60,7 +60,7 @@ from builddoctor.trace.analysis import read_build
 from builddoctor.trace.board import board_state
 from builddoctor.trace.masking import mask_argv
 from builddoctor.trace.state import BuildState
-from builddoctor.trace.words import event_row
+from builddoctor.trace.words import Decisions, event_row
 from builddoctor.trace.writer import TraceWriter
 from builddoctor.ui.screen import Listener, Screen
 
@@ -472,9 +472,14 @@ class _Build:
     def _show(self, screen: Screen) -> Observer:
         """An observer: into the state, and what a person wants to know of onto the screen."""
 
+        decisions = Decisions(self.state) if screen.every_decision else None
+
         def observe(event: Event) -> None:
             happening = self.state.apply(event)
-            if happening is not None and (row := event_row(happening)) is not None:
+            row = event_row(happening) if happening is not None else None
+            if row is None and decisions is not None:
+                row = decisions.row(event)
+            if row is not None:
                 screen.event(row)
 
         return observe

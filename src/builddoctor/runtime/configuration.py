@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from builddoctor.core.configuration import NOT_BY_PROJECTS, Configuration, Setting
+from builddoctor.core.configuration import EXCLUDING, NOT_BY_PROJECTS, Configuration, Setting
 from builddoctor.core.errors import UsageError
 from builddoctor.system.user_folders import usual_folder
 
@@ -38,8 +38,10 @@ def settings(env: Mapping[str, str], cwd: Path) -> list[Setting]:
     if (own := user_file(env)).is_file():
         layers.append(_of_file(own, own.read_bytes(), by_project=False))
     for layer in layers:
+        settled = any(found[name].value for name in EXCLUDING if name in found)
         for setting in layer:
-            found.setdefault(setting.name, setting)
+            if not (settled and setting.name in EXCLUDING):
+                found.setdefault(setting.name, setting)
     return [found[name] for name in _FIELDS if name in found]
 
 

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from builddoctor.core.board import EventRow
 from builddoctor.core.events import (
+    Admit,
     Continue,
     ContinueReason,
+    Event,
     GiveUp,
+    Header,
     Hold,
     HoldReason,
     Kill,
@@ -22,9 +25,11 @@ from builddoctor.core.events import (
     NoteLevel,
     Pause,
     PhaseEnded,
+    ReleaseUnit,
     Requeue,
     Rise,
     Stall,
+    Status,
     Throttled,
     UngatedProcess,
     Warn,
@@ -37,7 +42,7 @@ from builddoctor.core.verdict import Verdict
 
 if TYPE_CHECKING:
     from builddoctor.trace.report import EventKind
-    from builddoctor.trace.state import Happening, Told
+    from builddoctor.trace.state import BuildState, Happening, Told
 
 _CAUSES: Mapping[KillCause, str] = {
     KillCause.CGROUP: "the kernel",
@@ -221,6 +226,56 @@ def _briefly(seen: Happening) -> str:
     return (
         f"{kind_words(seen.phase.row.kind)} of {seen.phase.row.source}" if seen.phase is not None else seen.phase_name
     )
+
+
+class Decisions:
+    """Every decision on a compiler, and the limit that binds, for ``-v``. What ``event_row`` says is left to it."""
+
+    def __init__(self, state: BuildState) -> None:
+        self._state = state
+        """to which the events were applied before"""
+        self._limited_by = ""
+
+    def row(self, event: Event) -> EventRow | None:
+        """The line of a decision; None for what is none, or changes nothing."""
+        text = self._text(event)
+        return EventRow(at_s=event.at_s, text=text) if text else None
+
+    def _text(self, event: Event) -> str:
+        if isinstance(event, Admit):
+            return self._admitted(event)
+        if isinstance(event, Hold):
+            return f"waits: {self._phase(event.phase_id)} {hold_words(event)}"
+        if isinstance(event, Kill):
+            return f"ends {self._phase(event.phase_id)}: {kill_reason(event)}"
+        if isinstance(event, ReleaseUnit):
+            unit = self._state.unit(event.unit_id)
+            threads = f" with --threads {event.threads}" if event.threads else ""
+            return f"opens {unit.row.unit if unit is not None else event.unit_id}{threads}{_after(event.waited_s)}"
+        return self._limit(event) if isinstance(event, Header | Status) else ""
+
+    def _limit(self, event: Header | Status) -> str:
+        first = self._state.header.limited_by if self._state.header is not None else ""
+        before, self._limited_by = self._limited_by, event.limited_by or first
+        if self._limited_by == before:
+            return ""
+        budget = format_mib(event.budget_mib)
+        return f"{self._limited_by} binds: {format_mib(event.limit_mib)}, of which compilers may take {budget}"
+
+    def _admitted(self, event: Admit) -> str:
+        expected = f"{format_mib(event.estimate.peak_mib)} expected ({event.estimate.source})"
+        how = " alone" if event.alone else ""
+        reserve = f"{format_mib(event.estimate.reserve_mib)} set aside"
+        name, after = self._phase(event.phase_id), _after(event.waited_s)
+        return f"starts {name}{how}{after}: {expected}, {reserve}; {event.running} run"
+
+    def _phase(self, phase_id: int) -> str:
+        phase = self._state.phases.get(phase_id)
+        return phase.row.name if phase is not None else f"phase {phase_id}"
+
+
+def _after(waited_s: float) -> str:
+    return f" after {waited_s:.0f} s" if waited_s >= 1 else ""
 
 
 # -- reports ---------------------------------------------------------------------------------------------------

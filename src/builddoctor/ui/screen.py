@@ -70,6 +70,8 @@ class Screen:
     """
 
     relayed: tuple[int, ...] = (1, 2)
+    every_decision = False
+    """more events than a person usually wants to know of"""
 
     def __init__(
         self,
@@ -148,6 +150,23 @@ class Screen:
         # The terminal may be gone (SIGHUP); that must not stop the build from being ended in order.
         with contextlib.suppress(OSError, ValueError):
             print(self._signs.words(text), file=sys.stderr, flush=True)  # noqa: T201
+
+
+class QuietScreen(Screen):
+    """Nothing of ours: the build's output alone."""
+
+    def start(self) -> list[asyncio.Task[None]]:
+        self._start_relays()
+        return []
+
+    def event(self, event: EventRow) -> None:
+        """It is in the trace."""
+
+
+class VerboseScreen(Screen):
+    """Plain lines, also on a terminal, and one for every decision."""
+
+    every_decision = True
 
 
 class BoardScreen(Screen):

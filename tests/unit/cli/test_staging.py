@@ -97,7 +97,7 @@ def test_a_request_gets_the_stages_of_its_recipe(tmp_path: Path) -> None:
     """Planned for this machine and written below the cache folder; the rest of the request is as it was."""
     recipe = write_recipe(tmp_path, {"a.o": 10.0, "b.o": 10.0})
     asked = RunRequest(command=("ninja",), cwd=str(tmp_path), recipe=recipe, strategy="staged", cores=2)
-    found = staged_request(asked, env_of(tmp_path))
+    found = staged_request(asked, env_of(tmp_path), say=lambda _: None)
     assert found.command == asked.command
     assert found.extra_env == ()
     assert sorted((Path(found.stages) / "stage-1").read_text().split()) == ["a.o", "b.o"]
@@ -109,7 +109,7 @@ def test_a_recipe_without_targets_is_refused(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, {"a.o": 10.0}, named=False)
     asked = RunRequest(command=("ninja",), cwd=str(tmp_path), recipe=recipe, strategy="staged")
     with pytest.raises(RecipeError, match="does not say what ninja calls its units"):
-        staged_request(asked, env_of(tmp_path))
+        staged_request(asked, env_of(tmp_path), say=lambda _: None)
 
 
 def test_scikit_build_core_is_told_which_ninja_to_take(tmp_path: Path) -> None:
@@ -123,6 +123,6 @@ def test_scikit_build_core_is_told_which_ninja_to_take(tmp_path: Path) -> None:
         strategy="staged",
         extra_env=(("CMAKE_ARGS", "-DX=1"), ("OTHER", "2")),
     )
-    found = staged_request(asked, env_of(tmp_path), build_folder=str(tmp_path / "build"))
+    found = staged_request(asked, env_of(tmp_path), say=lambda _: None, build_folder=str(tmp_path / "build"))
     program = tmp_path / "ca che" / "staged" / "bin" / "ninja"
     assert found.extra_env == (("CMAKE_ARGS", f"-DX=1 -DCMAKE_MAKE_PROGRAM='{program}'"), ("OTHER", "2"))

@@ -87,3 +87,13 @@ def test_a_variable_that_says_neither_is_refused(env: dict[str, str], tmp_path: 
 def test_an_empty_variable_is_none(env: dict[str, str], tmp_path: Path) -> None:
     env["BUILDDOCTOR_MEMORY"] = ""
     assert settings(env, tmp_path) == []
+
+
+def test_of_two_that_exclude_each_other_the_first_that_is_set_counts(env: dict[str, str], tmp_path: Path) -> None:
+    """A checkout that wants every decision told does not make a quiet user's builds loud."""
+    (tmp_path / "builddoctor.toml").write_text("verbose = true\n")
+    assert in_force(env, tmp_path) == {"verbose": (True, "builddoctor.toml")}
+    env["BUILDDOCTOR_QUIET"] = "1"
+    assert in_force(env, tmp_path) == {"quiet": (True, "$BUILDDOCTOR_QUIET")}
+    env["BUILDDOCTOR_QUIET"] = "0"
+    assert in_force(env, tmp_path)["verbose"] == (True, "builddoctor.toml")

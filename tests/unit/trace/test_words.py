@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builddoctor.core.events import (
+    Admit,
     BuildEvent,
     Continue,
     ContinueReason,
@@ -16,8 +17,10 @@ from builddoctor.core.events import (
     Note,
     NoteLevel,
     Pause,
+    ReleaseUnit,
     Rise,
     Stall,
+    Status,
     UngatedProcess,
     Warn,
     WarningKind,
@@ -222,3 +225,50 @@ def test_a_kill_is_marked_with_who_did_it() -> None:
     name = "cicc sm_90 of src/gelu.cu at 400 MiB"
     assert ours == ("ended", f"builddoctor ended {name}: 90 MiB left and 200 MiB/s growing")
     assert theirs == ("kill", f"the kernel killed {name}")
+
+
+def decided(*parts: tr.Events) -> list[str]:
+    """What ``-v`` adds to the usual lines."""
+    state = BuildState(rows=False)
+    decisions = words.Decisions(state)
+    lines = []
+    for event in tr.events(header(limited_by="memory.max", limit_mib=4096, budget_mib=3072), *parts):
+        state.apply(event)
+        if (row := decisions.row(event)) is not None:
+            lines.append(row.text)
+    return lines
+
+
+def test_every_decision_on_a_compiler_has_a_line() -> None:
+    """In words, with the figures that it was decided upon."""
+    admit = Admit(phase_id=1, estimate=tr.estimate_of(2048, 3072, "recipe"), waited_s=12.4, running=2)
+    told = decided(
+        tr.unit_began(1, "u1", "src/gelu.cu", held=True),
+        ReleaseUnit(unit_id="u1", threads=2, waited_s=3),
+        ASKED,
+        Hold(phase_id=1, needs_mib=3072, free_mib=500, reason=HoldReason.MEMORY),
+        admit,
+        Kill(phase_id=1, reason=KillReason.HEADROOM, headroom_mib=90, growth_mib_s=200),
+        Admit(phase_id=1, estimate=tr.estimate_of(2048, 3072), alone=True, running=1),
+    )
+    name = "cicc sm_90 of src/gelu.cu"
+    assert told == [
+        "memory.max binds: 4.0 GiB, of which compilers may take 3.0 GiB",
+        "opens src/gelu.cu with --threads 2 after 3 s",
+        f"waits: {name} needs 3.0 GiB, 500 MiB free (memory)",
+        f"starts {name} after 12 s: 2.0 GiB expected (recipe), 3.0 GiB set aside; 2 run",
+        f"ends {name}: 90 MiB left and 200 MiB/s growing",
+        f"starts {name} alone: 2.0 GiB expected (prior), 3.0 GiB set aside; 1 run",
+    ]
+
+
+def test_another_limit_is_told_when_it_begins_to_bind() -> None:
+    """And when the first does again; not once a second."""
+
+    def status(limited_by: str) -> Status:
+        figures = {"headroom_mib": 100.0, "ours_mib": 0.0, "running": 0, "waiting": 0, "open_units": 0}
+        return Status(budget_mib=1024, limit_mib=2048, limited_by=limited_by, **figures)
+
+    told = decided(*map(status, ("", "memory.max", "MemAvailable", "MemAvailable", "")))
+    assert [line.partition(" binds")[0] for line in told] == ["memory.max", "MemAvailable", "memory.max"]
+    assert told[1] == "MemAvailable binds: 2.0 GiB, of which compilers may take 1.0 GiB"
