@@ -58,6 +58,10 @@ class Command:
     def usage(self) -> str:
         return " ".join([self.path, *(each.metavar for each in self.arguments)])
 
+    @property
+    def prints_json(self) -> bool:
+        return any("--json" in each.names for each in self.options)
+
     def walk(self) -> Iterator[Command]:
         """It and all below it, each before its own."""
         yield self

@@ -14,7 +14,7 @@ import typer
 from builddoctor.cli import options
 from builddoctor.cli.loudness import Quiet, Verbose, loudness
 from builddoctor.cli.options import archs_of
-from builddoctor.cli.output import json_text, print_data
+from builddoctor.cli.output import print_answer
 from builddoctor.cli.run import run_supervised
 from builddoctor.core.errors import FolderNotWritableError
 from builddoctor.core.project import Obtained
@@ -134,7 +134,7 @@ def build(
     if dry_run:
         by = choose_recipe(request, named_recipe, Toolchain(host_arch=os.uname().machine), os.environ)
         loud.notes(by.lines if by is not None else [])
-        print_data(json_text(plan) if json else _script(plan))
+        print_answer(plan, _script(plan), json=json)
         return 0
     if strategy == "staged":
         # Only here: with what it imports every build would start later.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
+import msgspec
 import typer
 
-from builddoctor.cli.output import json_text, print_answer, print_data
+from builddoctor.cli.output import JsonOption, print_answer
 from builddoctor.core.errors import UsageError
 from builddoctor.core.units import format_mib
 from builddoctor.runtime.kept import CHEAP, KeptPart, parts, remove
@@ -15,7 +16,11 @@ from builddoctor.ui.layout import Column, table
 
 app = typer.Typer(no_args_is_help=True, help="What builddoctor keeps on disk.", rich_markup_mode=None)
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+class Freed(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``cache clean --json`` prints."""
+
+    freed_mib: float
 
 
 @app.command("show")
@@ -45,7 +50,7 @@ def clean(
     remove(chosen)
     left = {part.name: part.size_mib for part in parts(os.environ)}
     freed_mib = sum(part.size_mib - left.get(part.name, 0.0) for part in chosen)
-    print_data(json_text({"freed_mib": round(freed_mib, 1)}) if json else _freed(chosen, freed_mib))
+    print_answer(Freed(freed_mib=round(freed_mib, 1)), _freed(chosen, freed_mib), json=json)
 
 
 def _freed(chosen: list[KeptPart], freed_mib: float) -> str:

@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from builddoctor.cli.output import print_answer
+from builddoctor.cli.output import JsonOption, print_answer
 from builddoctor.core.configuration import Configuration, Setting
 from builddoctor.runtime.configuration import settings, user_file, variable
 from builddoctor.ui.layout import Column, table
@@ -27,7 +27,7 @@ def _config() -> None:
 @app.command("show")
 def show(
     everything: Annotated[bool, typer.Option("--all", help="Also those that are not set.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Show each setting in force and its source: a variable, the project's file, or your own."""
     found = settings(os.environ, Path.cwd())

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from builddoctor.cli import options
 from builddoctor.cli.options import archs_of
-from builddoctor.cli.output import json_text, print_data, print_notes
+from builddoctor.cli.output import JsonOption, json_text, print_data, print_notes
 from builddoctor.core.check import Report, Status
 from builddoctor.core.errors import UsageError
 from builddoctor.core.units import one_line, parse_size_mib
@@ -41,7 +41,7 @@ def doctor(
     arch: options.Archs = "",
     memory: options.Memory = "",
     toolkit: options.ToolkitOption = "",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
     fix: Annotated[
         bool, typer.Option("--fix", help="Show the fixes that are safe to apply, and apply them after confirmation.")
     ] = False,

@@ -24,7 +24,7 @@ from typing import Annotated, Literal, Protocol, cast
 import msgspec
 import typer
 
-from builddoctor.cli.output import json_text, page_width, print_data, print_notes, print_page
+from builddoctor.cli.output import JsonOption, json_text, page_width, print_data, print_notes, print_page
 from builddoctor.cli.trace import find_trace, judge_now
 from builddoctor.core.errors import TextError, TraceError
 from builddoctor.core.units import MIB, escaped, shell_word
@@ -84,7 +84,7 @@ def explain(
             "stdin. Or a trace: its file, its id, `last`.",
         ),
     ],
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
     format: Annotated[  # noqa: A002 - the option's name
         Literal["text", "github", "gitlab"],
         typer.Option(

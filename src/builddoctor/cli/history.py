@@ -7,9 +7,10 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
-from builddoctor.cli.output import json_text, names_are_whole, page_width, print_answer, print_data, print_notes
+from builddoctor.cli.output import JsonOption, names_are_whole, page_width, print_answer, print_notes
 from builddoctor.core.errors import FolderNotWritableError
 from builddoctor.history.store import History
 from builddoctor.recipes.match import squeezed
@@ -22,7 +23,12 @@ app = typer.Typer(no_args_is_help=True, help="The memory and time that earlier b
 Project = Annotated[
     str, typer.Option("--project", metavar="NAME|FOLDER", help="One project, by its name in the list, or its checkout.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``history clear --json`` prints."""
+
+    units: int
 
 
 @app.command("show")
@@ -30,7 +36,7 @@ def show(project: Project = "", json: JsonOption = False) -> None:
     """Show the projects that were built before; with --project, its units, the largest first."""
     history = _open()
     if history is None:
-        print_data("[]" if json else "no history yet")
+        print_answer([], "no history yet", json=json)
         return
     if project:
         units = history.units(_named(history, project))
@@ -46,21 +52,22 @@ def show(project: Project = "", json: JsonOption = False) -> None:
 def clear(project: Project = "", json: JsonOption = False) -> None:
     """Delete the history of all builds, or of one project. Later builds start without its figures."""
     history = _open()
-    gone: int | None = 0
+    gone = 0
     if history is not None:
-        gone = history.clear(_named(history, project) or None)
+        cleared = history.clear(_named(history, project) or None)
         history.close()
-        if gone is None or not history.writable:
+        if cleared is None or not history.writable:
             problem = history.problem or f"the history {history.path} cannot be written"
             hint = f"`rm {shlex.quote(str(history.path))}` does the same where you may"
             if history.busy:
                 problem, hint = _held(history), "try again when the build that holds it has ended"
             raise FolderNotWritableError(problem, hint=hint)
+        gone = cleared
     elif (path := history_file(os.environ)).exists():
         raise FolderNotWritableError(
             f"the history {path} is not cleared", hint=f"`rm {shlex.quote(str(path))}` does it where you may"
         )
-    print_data(json_text({"units": gone}) if json else f"{gone} units forgotten")
+    print_answer(Forgotten(units=gone), f"{gone} units forgotten", json=json)
 
 
 def _open() -> History | None:

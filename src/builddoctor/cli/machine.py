@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from builddoctor.cli.output import json_text, print_answer, print_notes, write_file
+from builddoctor.cli.output import JsonOption, json_text, print_answer, print_notes, write_file
 from builddoctor.core.machine import Machine
 from builddoctor.core.units import one_line
 from builddoctor.machines.named import load_machine, nominal, profiles
@@ -18,8 +18,6 @@ from builddoctor.system.root import SystemRoot
 from builddoctor.ui.machine_page import machine_page, profile_page, profile_rows
 
 app = typer.Typer(no_args_is_help=True, help="Machines to plan for, and this one.", rich_markup_mode=None)
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")

@@ -9,9 +9,10 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+import typer
 
 from builddoctor.core.errors import BuildDoctorError, FolderNotWritableError
 from builddoctor.core.units import escaped, printable_tree
@@ -19,6 +20,9 @@ from builddoctor.ui.layout import ASCII, UNICODE, Signs, signs_for
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+"""Of every command that prints facts; ``docs/reference`` has a schema of each answer."""
 
 LEAST_CELLS, USUAL_CELLS, MOST_CELLS = 40, 100, 400
 
@@ -76,10 +80,12 @@ def print_page(lines: Iterable[Text]) -> None:
             console.print(line)
 
 
-def print_answer(value: object, page: Callable[[], Iterable[Text]], *, json: bool, pretty: bool = False) -> None:
-    """What a command was asked: as JSON, or as its page. ``pretty``: JSON of more than one line."""
+def print_answer(value: object, page: Callable[[], Iterable[Text]] | str, *, json: bool, pretty: bool = False) -> None:
+    """What a command was asked: as JSON, or as its page, or in a few words. ``pretty``: JSON of more than one line."""
     if json:
         print_data(json_text(value, pretty=pretty))
+    elif isinstance(page, str):
+        print_data(page)
     else:
         print_page(page())
 

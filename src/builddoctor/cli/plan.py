@@ -10,7 +10,7 @@ import typer
 
 from builddoctor.cli import options
 from builddoctor.cli.options import archs_of
-from builddoctor.cli.output import json_text, page_signs, page_width, print_answer, print_notes, write_file
+from builddoctor.cli.output import JsonOption, json_text, page_signs, page_width, print_answer, print_notes, write_file
 from builddoctor.core.errors import UsageError
 from builddoctor.core.plan import Plan
 from builddoctor.core.units import escaped, parse_size_mib
@@ -55,7 +55,7 @@ def plan(
         str, typer.Option("--version", metavar="V", show_default=False, help="The project's version.")
     ] = "",
     by_arch: Annotated[bool, typer.Option("--by-arch", help="Stages for each set of architectures.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", show_default=False, help="Write it to this file.")
     ] = "",

@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from builddoctor.cli.output import (
+    JsonOption,
     json_text,
     names_are_whole,
     page_width,
@@ -41,7 +42,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 OutputOption = Annotated[
     str,
     typer.Option(

@@ -9,10 +9,8 @@ from typing import Annotated
 import typer
 
 from builddoctor.carry import archive as carry
-from builddoctor.cli.output import json_text, print_data, print_notes
+from builddoctor.cli.output import JsonOption, print_answer, print_notes
 from builddoctor.core.units import format_mib
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def save(
@@ -30,7 +28,7 @@ def save(
     folder = Path.cwd()
     saved = carry.save(Path(archive).absolute(), folder, builds or carry.build_folders(folder), os.environ)
     said = f"{saved.files} files of {', '.join(saved.build_folders)}, the times of {saved.sources} sources"
-    print_data(json_text(saved) if json else f"{saved.archive}: {said}; {format_mib(saved.size_mib)}")
+    print_answer(saved, f"{saved.archive}: {said}; {format_mib(saved.size_mib)}", json=json)
 
 
 def restore(
@@ -45,7 +43,7 @@ def restore(
         else ""
     )
     said = f"{done.files} files; {done.sources_as_before} sources are as they were{changed}"
-    print_data(json_text(done) if json else said)
+    print_answer(done, said, json=json)
     notes = []
     if done.moved_from:
         notes.append(f"builddoctor: it was saved in {done.moved_from}: its build files name this folder now")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Annotated
 
 import msgspec
-import typer
 from rich.text import Text
 
-from builddoctor.cli.output import print_answer
+from builddoctor.cli.output import JsonOption, print_answer
 from builddoctor.gates.environment import ACTIVE, SOCKET, is_supervised
 from builddoctor.runtime.activation import Refusal, Supervisor, supervisors
 from builddoctor.system.root import SystemRoot
@@ -29,7 +27,7 @@ class ActivationStatus(msgspec.Struct, frozen=True, kw_only=True):
     """activated builds that run without a supervisor, and why"""
 
 
-def status(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def status(json: JsonOption = False) -> None:
     """Show whether this shell is activated, and the activated builds that run now."""
     running, refused = supervisors(SystemRoot())
     told = ActivationStatus(

@@ -8,9 +8,10 @@ import signal
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
+import msgspec
 import typer
 
-from builddoctor.cli.output import json_text, print_answer, print_data, print_notes
+from builddoctor.cli.output import JsonOption, print_answer, print_notes
 from builddoctor.core.errors import FolderNotWritableError, UsageError
 from builddoctor.core.units import one_line
 from builddoctor.gates.subprocesses import run_captured
@@ -29,7 +30,6 @@ app = typer.Typer(
     no_args_is_help=True, help="CUDA toolkits: install without root, list, remove.", rich_markup_mode=None
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="Such as 13.0.")]
 Into = Annotated[
     str,
@@ -37,6 +37,13 @@ Into = Annotated[
         "--into", metavar="FOLDER", help="Keep toolkits in this folder instead of ~/.local/share/builddoctor/toolkits."
     ),
 ]
+
+
+class Removed(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``toolkit remove --json`` prints."""
+
+    removed: str
+    """its folder"""
 
 
 @app.command("install")
@@ -92,7 +99,7 @@ def install_toolkit(
             f"builddoctor build … --toolkit {named}; for other builds: export CUDA_HOME={shlex.quote(done.path)}; "
             'export PATH="$CUDA_HOME/bin:$PATH"'
         )
-    print_data(json_text(done) if json else one_line(done.path))
+    print_answer(done, one_line(done.path), json=json)
 
 
 @app.command("list")
@@ -113,7 +120,7 @@ def path(version: Version, json: JsonOption = False) -> None:
     root = SystemRoot()
     nvccs = candidates(root, os.environ, wanted=version, site_folders=site_folders(os.environ))
     found = find_toolkit(nvccs, os.environ, wanted=version, run=run_captured)
-    print_data(json_text(found.home) if json else one_line(found.home))
+    print_answer(found.home, one_line(found.home), json=json)
 
 
 @app.command("remove")
@@ -134,7 +141,7 @@ def remove(
         raise FolderNotWritableError(
             f"cannot remove {home}: {error.strerror or error}", hint=f"rm -r {shlex.quote(str(home))}"
         ) from error
-    print_data(json_text({"removed": str(home)}) if json else f"removed {one_line(str(home))}")
+    print_answer(Removed(removed=str(home)), f"removed {one_line(str(home))}", json=json)
 
 
 def _say(text: str) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from builddoctor.cli.output import (
+    JsonOption,
     json_text,
     names_are_whole,
     page_signs,
@@ -48,7 +49,6 @@ from builddoctor.ui.trace_page import (
 
 app = typer.Typer(no_args_is_help=True, help="Read the traces of builds.", rich_markup_mode=None)
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TraceArgument = Annotated[
     str, typer.Argument(metavar="[TRACE]", help="A trace file, its id as `trace list` shows it, or `last`.")
 ]
@@ -224,7 +224,7 @@ def prune(
         raise UsageError("less than nothing cannot be kept", hint="`--days 0` removes all that no build still writes")
     gone = prune_traces(os.environ, now_s=time.time(), days=days, most_mib=gib * 1024, really=not dry_run)
     went = f"{gone.traces} traces {'would go' if dry_run else 'removed'}, {format_mib(gone.size_mib)}"
-    print_data(json_text(gone) if json else f"{went}; {gone.left} left, {format_mib(gone.left_mib)}")
+    print_answer(gone, f"{went}; {gone.left} left, {format_mib(gone.left_mib)}", json=json)
 
 
 def find_trace(name: str) -> Path:

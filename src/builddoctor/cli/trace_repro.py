@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from builddoctor.cli.output import json_text, print_data, print_notes
-from builddoctor.cli.trace import JsonOption, find_trace
+from builddoctor.cli.output import JsonOption, json_text, print_data, print_notes
+from builddoctor.cli.trace import find_trace
 from builddoctor.core.errors import FolderNotWritableError, TraceError, UsageError
 from builddoctor.core.units import format_mib, parse_size_mib, printable, shell_word
 from builddoctor.gates.phase_replay import Repro
