@@ -24,8 +24,9 @@ from typing import Annotated, Literal, Protocol, cast
 import msgspec
 import typer
 
+from builddoctor.cli.naming import find_trace
 from builddoctor.cli.output import JsonOption, json_text, page_width, print_data, print_notes, print_page
-from builddoctor.cli.trace import find_trace, judge_now
+from builddoctor.cli.trace import judge_now
 from builddoctor.core.errors import TextError, TraceError
 from builddoctor.core.units import MIB, escaped, shell_word
 from builddoctor.core.verdict import Diagnosis, Fix
@@ -81,7 +82,7 @@ def explain(
         typer.Argument(
             metavar="FILE|-",
             help="A log of a build or a training, a kernel log, a traceback; .gz, .bz2, .xz as they are. `-` reads "
-            "stdin. Or a trace: its file, its id, `last`.",
+            "stdin. Or a build, as `trace show` takes it.",
         ),
     ],
     json: JsonOption = False,

@@ -10,8 +10,9 @@ from typing import Annotated
 import msgspec
 import typer
 
+from builddoctor.cli.naming import find_trace, project_built
 from builddoctor.cli.output import JsonOption, names_are_whole, page_width, print_answer, print_notes
-from builddoctor.core.errors import FolderNotWritableError
+from builddoctor.core.errors import FolderNotWritableError, TraceError
 from builddoctor.history.store import History
 from builddoctor.recipes.match import squeezed
 from builddoctor.runtime.folders import history_file
@@ -21,7 +22,10 @@ from builddoctor.ui.recipe_page import past_rows, project_rows
 app = typer.Typer(no_args_is_help=True, help="The memory and time that earlier builds took.", rich_markup_mode=None)
 
 Project = Annotated[
-    str, typer.Option("--project", metavar="NAME|FOLDER", help="One project, by its name in the list, or its checkout.")
+    str,
+    typer.Option(
+        "--project", metavar="NAME|FOLDER", help="One project: its name, its checkout, or, for `show`, a build of it."
+    ),
 ]
 
 
@@ -39,7 +43,8 @@ def show(project: Project = "", json: JsonOption = False) -> None:
         print_answer([], "no history yet", json=json)
         return
     if project:
-        units = history.units(_named(history, project))
+        # A build names its project here; what is deleted is named in full.
+        units = history.units(_named(history, project)) or history.units(_of_build(project))
         print_answer(units, lambda: past_rows(units, width=page_width(), whole=names_are_whole()), json=json)
     else:
         rows = history.projects()
@@ -88,6 +93,14 @@ def _named(history: History, project: str) -> str:
         return project
     wanted = project_of(project).name if "/" in project or Path(project).is_dir() else project
     return next((name for name in names if squeezed(name) == squeezed(wanted)), project)
+
+
+def _of_build(name: str) -> str:
+    """The project of the build of this name; the name itself where there is none."""
+    try:
+        return project_built(find_trace(name))
+    except TraceError:
+        return name
 
 
 def _held(history: History) -> str:

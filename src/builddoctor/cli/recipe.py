@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from builddoctor.cli.naming import BUILD_HELP, find_trace
 from builddoctor.cli.output import (
     JsonOption,
     json_text,
@@ -22,7 +23,6 @@ from builddoctor.cli.output import (
     print_page,
     write_file,
 )
-from builddoctor.cli.trace import find_trace
 from builddoctor.core.errors import FolderNotWritableError, RecipeError
 from builddoctor.core.recipe import Recipe
 from builddoctor.core.units import printable
@@ -123,7 +123,7 @@ def show(recipe: RecipeArgument, json: JsonOption = False) -> None:
 def from_trace(
     traces: Annotated[
         list[str],
-        typer.Argument(metavar="TRACE…", help="Trace files, their ids as `trace list` shows them, or `last`."),
+        typer.Argument(metavar="BUILD…", help=BUILD_HELP),
     ],
     output: OutputOption = "",
     name: Annotated[

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 from rich.text import Text
 
+from builddoctor.cli.naming import name_of
 from builddoctor.cli.output import JsonOption, print_answer
+from builddoctor.core.units import shell_word
 from builddoctor.gates.environment import ACTIVE, SOCKET, is_supervised
 from builddoctor.runtime.activation import Refusal, Supervisor, supervisors
 from builddoctor.system.root import SystemRoot
@@ -46,7 +49,7 @@ def _page(told: ActivationStatus) -> Iterator[Text]:
         yield Text('builds of this shell are not supervised: eval "$(builddoctor activate)"')
     for build in told.builds:
         yield Text(f"  {build.title}  (process {build.root_pid})")
-        yield Text(f"    builddoctor watch {build.trace}")
+        yield Text(f"    builddoctor watch {shell_word(name_of(Path(build.trace)))}")
     for refusal in told.refused:
         yield Text(f"  process {refusal.root_pid} builds without a supervisor: {refusal.message}")
         if refusal.hint:

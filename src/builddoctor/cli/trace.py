@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from builddoctor.cli.naming import BUILD_HELP, BuildArgument, find_trace
 from builddoctor.cli.output import (
     JsonOption,
     json_text,
@@ -49,9 +50,6 @@ from builddoctor.ui.trace_page import (
 
 app = typer.Typer(no_args_is_help=True, help="Read the traces of builds.", rich_markup_mode=None)
 
-TraceArgument = Annotated[
-    str, typer.Argument(metavar="[TRACE]", help="A trace file, its id as `trace list` shows it, or `last`.")
-]
 
 SORTS: dict[str, Callable[[UnitRow], tuple[float, str]]] = {
     "peak": lambda unit: (-unit.peak_mib, unit.unit),
@@ -116,7 +114,7 @@ def list_traces(
 
 @app.command("show")
 def show(
-    trace: TraceArgument = "last",
+    trace: BuildArgument = "last",
     json: JsonOption = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="For the summary of a CI job.")] = False,
 ) -> None:
@@ -134,7 +132,7 @@ def show(
 
 @app.command("units")
 def units(
-    trace: TraceArgument = "last",
+    trace: BuildArgument = "last",
     sort: Annotated[
         str, typer.Option("--sort", metavar="KEY", help=f"{', '.join(SORTS)}; worst first, except for the last two.")
     ] = "peak",
@@ -168,8 +166,8 @@ def units(
 
 @app.command("compare")
 def compare_traces(
-    before: Annotated[str, typer.Argument(metavar="A", help="A trace file or its id.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="A trace file, its id, or `last`.")] = "last",
+    before: Annotated[str, typer.Argument(metavar="BUILD", help=BUILD_HELP)],
+    after: Annotated[str, typer.Argument(metavar="[BUILD]", help="The later one, likewise.")] = "last",
     json: JsonOption = False,
 ) -> None:
     """Compare two builds: units that grew or slowed more than the others, and what else differs."""
@@ -192,7 +190,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @app.command("replay")
-def replay_trace(trace: TraceArgument = "last", json: JsonOption = False) -> None:
+def replay_trace(trace: BuildArgument = "last", json: JsonOption = False) -> None:
     """Decide again on what a build saw: does this version admit, pause and end the same phases? Exit code 1: no."""
     path = find_trace(trace)
     reader = TraceReader(path)
@@ -225,21 +223,6 @@ def prune(
     gone = prune_traces(os.environ, now_s=time.time(), days=days, most_mib=gib * 1024, really=not dry_run)
     went = f"{gone.traces} traces {'would go' if dry_run else 'removed'}, {format_mib(gone.size_mib)}"
     print_answer(gone, f"{went}; {gone.left} left, {format_mib(gone.left_mib)}", json=json)
-
-
-def find_trace(name: str) -> Path:
-    """A trace by file, by id, or ``last`` for the newest. Raises TraceError when there is none, or more than one."""
-    path = Path(name)
-    if path.exists():
-        return path
-    known = sorted(traces_folder(os.environ).glob("*.jsonl"))
-    found = known[-1:] if name == "last" else [each for each in known if each.stem.rpartition("-")[2].startswith(name)]
-    if len(found) == 1 and name:
-        return found[0]
-    raise TraceError(
-        f"no trace {name!r}" if not found else f"{len(found)} traces begin with {name!r}",
-        hint="`builddoctor trace list` lists the traces",
-    )
 
 
 def judge_now(report: TraceReport, path: Path) -> Diagnosis:

@@ -14,8 +14,9 @@ from typing import Annotated, TextIO
 import msgspec
 import typer
 
+from builddoctor.cli.naming import BuildArgument, find_trace
 from builddoctor.cli.output import print_data, print_notes, replacing, write_file
-from builddoctor.cli.trace import TraceArgument, find_trace, judge_now
+from builddoctor.cli.trace import judge_now
 from builddoctor.core.errors import UsageError
 from builddoctor.core.units import escaped, printable
 from builddoctor.gates.browser import open_in_browser
@@ -34,7 +35,7 @@ DRAWN_MOMENTS = 500
 
 
 def view(
-    trace: TraceArgument = "last",
+    trace: BuildArgument = "last",
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="Write the page to this file instead of the cache.")
     ] = "",
@@ -135,7 +136,7 @@ _ONE_TABLE = " and ".join(name for name, each in FORMATS.items() if each.one_tab
 
 
 def export(
-    trace: TraceArgument = "last",
+    trace: BuildArgument = "last",
     to: Annotated[
         str,
         typer.Option(

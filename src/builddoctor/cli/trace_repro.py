@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 import typer
 
+from builddoctor.cli.naming import BuildArgument, find_trace
 from builddoctor.cli.output import JsonOption, json_text, print_data, print_notes
-from builddoctor.cli.trace import find_trace
 from builddoctor.core.errors import FolderNotWritableError, TraceError, UsageError
 from builddoctor.core.units import format_mib, parse_size_mib, printable, shell_word
 from builddoctor.gates.phase_replay import Repro
@@ -58,9 +58,7 @@ class Reproduced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def repro(
-    trace: Annotated[
-        str, typer.Argument(metavar="[TRACE]", help="A trace file, its id as `trace list` shows it, or `last`.")
-    ] = "last",
+    trace: BuildArgument = "last",
     phase: Annotated[
         str,
         typer.Argument(

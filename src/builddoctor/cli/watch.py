@@ -1,4 +1,4 @@
-"""``builddoctor watch [TRACE]``: follow a build from another terminal, by its trace, until it ends.
+"""``builddoctor watch [BUILD]``: follow a build from another terminal, by its trace, until it ends.
 
 Covers: a trace that stops short, that is removed, or that no process writes any more. The build is never touched.
 Does *not* cover: the state that a trace tells (``trace.state``), showing it (``cli.following``).
@@ -11,14 +11,12 @@ import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from builddoctor.cli.following import Following
 from builddoctor.cli.loudness import Verbose
+from builddoctor.cli.naming import BuildArgument, find_trace
 from builddoctor.cli.output import print_notes
-from builddoctor.cli.trace import find_trace, last_words
+from builddoctor.cli.trace import last_words
 from builddoctor.core.board import BoardState, EventRow
 from builddoctor.core.errors import TraceError
 from builddoctor.core.events import BuildResult
@@ -38,9 +36,7 @@ SILENT_END_S = 15.0
 
 
 def watch(
-    trace: Annotated[
-        str, typer.Argument(metavar="[TRACE]", help="A trace file, its id as `trace list` shows it, or `last`.")
-    ] = "last",
+    trace: BuildArgument = "last",
     verbose: Verbose = False,
 ) -> int:
     """Follow a running build from another terminal, with the same board, until it ends.

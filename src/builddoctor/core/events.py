@@ -76,6 +76,11 @@ class Header(Event, frozen=True, kw_only=True, tag="header"):
     attached: bool = False
     """a build that was started without us: its compilers were found running, and seen once a second at best"""
 
+    @property
+    def project_name(self) -> str:
+        """What was built, for a person: the project, else the folder."""
+        return self.project or self.cwd.rstrip("/").rpartition("/")[2]
+
 
 # -- facts: what the scheduler decides upon ------------------------------------------------------------------
 

@@ -69,6 +69,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     before: str
     after: str
     """ids of the traces"""
+    project_before: str
+    project_after: str
     units: list[UnitPair]
     """significant changes first, the largest on top"""
     only_before: list[str]
@@ -105,6 +107,8 @@ def compare(before: TraceReport, after: TraceReport) -> Comparison:
     return Comparison(
         before=before.header.trace_id,
         after=after.header.trace_id,
+        project_before=before.header.project_name,
+        project_after=after.header.project_name,
         units=sorted(units, key=_order),
         only_before=sorted(old.keys() - new.keys()),
         only_after=sorted(new.keys() - old.keys()),

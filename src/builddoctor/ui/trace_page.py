@@ -51,6 +51,7 @@ _STYLES = {"give-up": "bold red", "killed": "red", "kill": "yellow", "requeue": 
 
 MOST_ROWS = 20
 MOST_NAMES = 8
+MOST_PROJECT_CELLS = 24
 
 
 def trace_page(report: TraceReport, verdict: Diagnosis, *, width: int, signs: Signs) -> list[Text]:
@@ -237,7 +238,7 @@ def _json(event: Event | None) -> str:
 def comparison_page(told: Comparison, *, width: int) -> list[Text]:
     """What changed, what differs around it, and which units there are in one of the builds only."""
     return [
-        Text(one_line(f"{told.before} → {told.after}"), style="bold"),
+        Text(one_line(f"{told.before} {told.project_before} → {told.after} {told.project_after}"), style="bold"),
         *_builds(told),
         *_around(told, width),
         *_units(told, width),
@@ -330,7 +331,10 @@ def _missing(title: str, names: list[str], width: int) -> list[Text]:
 
 
 def trace_rows(traces: Sequence[Peek], *, width: int = USUAL_WIDTH, whole: bool = False) -> list[Text]:
-    """One line a trace: id, when, result, peak, time, archs and what was built. ``whole``: names are not cut."""
+    """One line a trace: id, when, result, peak, time and project; where there is room, archs and what was run.
+
+    ``whole``: names are not cut.
+    """
     if not traces:
         return [Text("no traces yet")]
     wide = width >= NARROW
@@ -345,12 +349,20 @@ def trace_rows(traces: Sequence[Peek], *, width: int = USUAL_WIDTH, whole: bool 
         row += [format_clock(trace.last_at_s), _result(trace)]
         row += [f"{peak} of {format_mib(trace.limit_mib)}", keep_start(",".join(header.archs), 18)] if wide else [peak]
         rows.append(row)
-    names = [one_line(trace.header.title or " ".join(trace.header.command)) for trace in traces]
-    if not whole:
-        # Of these the start is what tells them apart.
+    headers = [trace.header for trace in traces]
+    names = {
+        "project": [one_line(header.project_name) for header in headers],
+        "build": [one_line(header.title or " ".join(header.command)) for header in headers],
+    }
+    for head, told in names.items():
         room = width - max(line.cell_len for line in table(columns, rows)) - GAP
-        names = [keep_start(name, max(LEAST_NAME_CELLS, room)) for name in names]
-    return table([*columns, Column("project")], [[*row, name] for row, name in zip(rows, names, strict=True)])
+        if head == "build" and room < LEAST_NAME_CELLS and not whole:
+            break
+        # Of these the start is what tells them apart.
+        cells = max(LEAST_NAME_CELLS, min(room, MOST_PROJECT_CELLS if head == "project" else room))
+        columns.append(Column(head))
+        rows = [[*row, name if whole else keep_start(name, cells)] for row, name in zip(rows, told, strict=True)]
+    return table(columns, rows)
 
 
 def _result(trace: Peek) -> str:

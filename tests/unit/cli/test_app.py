@@ -70,7 +70,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("doctor --arch native", UsageError, "'native': no GPU of this machine answered", "compute_cap"),
         ("trace units notes.txt", TraceError, "notes.txt is not a trace", "trace list"),
         ("trace units nothing", TraceError, "no trace 'nothing'", "trace list"),
-        ("trace units empty", TraceError, "cannot read empty", "trace list"),
+        ("trace units empty", TraceError, "no trace of a build in empty", "trace list"),
     ],
 )
 def test_an_error_is_one_line_a_hint_and_a_code(

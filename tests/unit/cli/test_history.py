@@ -13,6 +13,8 @@ from builddoctor.core.past import FinishedPhase, FinishedUnit, Seen, UnitKey
 from builddoctor.core.phase import PhaseKind
 from builddoctor.history.store import History
 from builddoctor.runtime.folders import history_file
+from builddoctor.trace.writer import TraceWriter
+from unit.builders import header
 
 
 @pytest.fixture
@@ -44,3 +46,17 @@ def test_a_project_is_found_by_any_spelling_and_by_its_checkout(
         return len(json.loads(capsys.readouterr().out))
 
     assert [units(each) for each in ("flash-attn", "Flash_Attn", str(checkout), "flash")] == [1, 1, 1, 0]
+
+
+def test_a_build_names_its_project_where_nothing_is_deleted(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its id, or as the last; ``clear`` takes no such word."""
+    traces = history_file(os.environ).parent / "traces"
+    traces.mkdir()
+    writer = TraceWriter(traces / "20250101-000000.000-abc123.jsonl")
+    writer.write(header(project="flash-attn"))
+    writer.close()
+    for name in ("abc123", "last"):
+        assert main(["history", "clear", "--project", name, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"units": 0}
+        assert main(["history", "show", "--project", name, "--json"]) == 0
+        assert len(json.loads(capsys.readouterr().out)) == 1

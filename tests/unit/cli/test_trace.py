@@ -129,7 +129,7 @@ def test_two_traces_are_compared(traces: Path, capsys: Caught) -> None:
         (["show", "ccc"], 78, "no trace 'ccc'"),
         (["units", "--sort", "colour"], 64, "unknown sort key 'colour'"),
         (["units", "--json", "--csv"], 64, "exclude each other"),
-        (["show", "."], 78, "no regular file"),
+        (["show", "."], 78, "no trace of a build in ."),
         (["show", "/dev/zero"], 78, "no regular file"),
         (["show", "/nowhere/t.jsonl"], 78, "no trace"),
     ],

@@ -178,7 +178,7 @@ def test_a_list_tells_running_builds_from_those_that_were_cut_off() -> None:
     runs = Peek(**known, exit_code=None, still_written=True)
     cut, failed = Peek(**known, exit_code=None), Peek(**known, exit_code=3, result=BuildResult.FAILED)
     rows = plain(trace_rows([good, runs, cut, failed]))
-    assert "1:01  ok       2.0 GiB of 4.0 GiB  sm_90  demo" in rows[1]
+    assert "1:01  ok       2.0 GiB of 4.0 GiB  sm_90  src      demo" in rows[1]
     assert [row.split()[4] for row in rows[2:]] == ["running", "cut", "exit"]
 
 
@@ -187,6 +187,7 @@ def test_a_comparison_marks_only_what_stands_out() -> None:
     peaks = {f"k{number}.cu": 1000.0 for number in range(10)}
     grown = comparison_page(compare(build(peaks), build({**peaks, "k3.cu": 2000.0}, nvcc="13.0")), width=100)
     text = "\n".join(line.plain for line in grown)
+    assert text.startswith("one src → one src\n")
     assert "k3.cu" in text
     assert "+100%" in text
     assert "k4.cu" not in text
