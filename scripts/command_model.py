@@ -95,9 +95,12 @@ def _parameter(found: Any) -> Parameter:
     kind = found.type_descriptor.annotation
     plain = isinstance(found.default, (str, int, float)) and not isinstance(found.default, bool)
     argument = found.param_type_name == "argument"
+    metavar = found.metavar or (found.name.upper() if argument else "")
+    # Several of them say themselves whether one is needed.
+    optional = argument and not found.required and "…" not in metavar
     return Parameter(
         names=() if argument else tuple(found.opts),
-        metavar=found.metavar or (found.name.upper() if argument else ""),
+        metavar=f"[{metavar}]" if optional else metavar,
         choices=get_args(kind) if get_origin(kind) is Literal else (),
         default=f"{found.default}" if plain and found.default and found.show_default and not argument else "",
         help=re.sub(r"\s+", " ", found.help or ""),

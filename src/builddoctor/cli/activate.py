@@ -48,6 +48,12 @@ def activate(
 
     From then on plain `pip install`, `uv sync`, `cmake --build` and `make` wait for memory before they compile. Each
     leaves its trace. `builddoctor status` shows what runs, `eval "$(builddoctor deactivate)"` ends it.
+
+    \b
+    Examples:
+      eval "$(builddoctor activate)"               # sh, bash, zsh
+      builddoctor activate --shell fish | source
+      builddoctor activate --docker >> Dockerfile
     """
     if sum((conda, bool(uv), docker, systemd, shell is not None)) > 1:
         raise UsageError(

@@ -56,10 +56,10 @@ CONFIGURED = frozenset(("build", "run", "activate", "doctor"))
 
 EXAMPLES = """\b
 Examples:
-  builddoctor explain build.log            what failed in any log, and the next step
-  builddoctor run -- ninja -C build        the build you already have, supervised
-  builddoctor build flash_attn --arch h100 by name: sources, variables, a wheel
-  eval "$(builddoctor activate)"           from now on plain pip, cmake and make of this shell
+  builddoctor explain build.log             # what failed in any log, and the next step
+  builddoctor run -- ninja -C build         # the build you already have, supervised
+  builddoctor build flash_attn --arch h100  # by name: sources, variables, a wheel
+  eval "$(builddoctor activate)"            # from now on plain pip, cmake and make of this shell
 """
 
 

@@ -24,7 +24,7 @@ from builddoctor.system.root import SystemRoot, monotonic
 
 def attach(
     pid: Annotated[
-        int | None, typer.Argument(metavar="[PID]", help="Any process of the build; without, the only build that runs.")
+        int | None, typer.Argument(metavar="PID", help="Any process of the build; without, the only build that runs.")
     ] = None,
     guard: Annotated[
         bool,
@@ -38,6 +38,11 @@ def attach(
 
     Without --guard the build is not touched. `q` or Ctrl-C leaves it alone again. The exit code is 1 where the build
     ended undone, as far as can be seen from outside.
+
+    \b
+    Examples:
+      builddoctor attach                            # the only build that runs
+      builddoctor attach 4711 --guard               # stop compilers for a while when memory runs short
     """
     top = find_build(SystemRoot(), pid)
     if top.supervised:

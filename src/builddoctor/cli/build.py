@@ -88,6 +88,12 @@ def build(
     """Build a project by name, or a checkout: Python, CMake, a folder with build.ninja, or a Makefile.
 
     A second build of the same sources reuses what the first one compiled.
+
+    \b
+    Examples:
+      builddoctor build flash_attn --arch h100     # by name: sources, variables, a wheel
+      builddoctor build . --arch sm_90 --memory 24GiB
+      builddoctor build vllm --dry-run              # what would run, to be pasted
     """
     del quiet, verbose
     loud = loudness(context)

@@ -40,7 +40,13 @@ def clean(
     everything: Annotated[bool, typer.Option("--all", help="All parts.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Remove parts of the cache; without a name, pages and fetched packages. Traces: `builddoctor trace prune`."""
+    """Remove parts of the cache; without a name, pages and fetched packages. Traces: `builddoctor trace prune`.
+
+    \b
+    Examples:
+      builddoctor cache clean                       # what is made again for nothing
+      builddoctor cache clean sources
+    """
     found = parts(os.environ)
     known = [part.name for part in found]
     wanted = known if everything else names or [name for name in CHEAP if name in known]

@@ -33,7 +33,7 @@ def doctor(
     project: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PROJECT|PATH]",
+            metavar="PROJECT|PATH",
             show_default=False,
             help="The name of a project, or a folder.  [default: this folder]",
         ),
@@ -50,6 +50,12 @@ def doctor(
     """Check memory, disk, toolchain and source before a build. Reads only; needs no root and no network.
 
     The exit code is 0 without findings, 1 if the worst finding is a warning, 2 if it is a problem.
+
+    \b
+    Examples:
+      builddoctor doctor                            # this machine, and the project of this folder
+      builddoctor doctor flash_attn --arch gb200
+      builddoctor doctor --fix
     """
     env = os.environ
     if yes and not fix:

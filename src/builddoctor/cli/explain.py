@@ -98,7 +98,14 @@ def explain(
         bool, typer.Option("--exit-code", help="Exit with 1 where something failed, 0 where nothing did.")
     ] = False,
 ) -> None:
-    """Explain what failed and why, from any text: verdict, evidence, and fixes, cheapest first."""
+    """Explain what failed and why, from any text: verdict, evidence, and fixes, cheapest first.
+
+    \b
+    Examples:
+      builddoctor explain build.log
+      dmesg | builddoctor explain -
+      builddoctor explain last --json               # of the last supervised build
+    """
     told = _trace(file) or _text(file)
     if json:
         print_data(json_text(_shown(file, told), pretty=True))

@@ -37,7 +37,12 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
 
 @app.command("show")
 def show(project: Project = "", json: JsonOption = False) -> None:
-    """Show the projects that were built before; with --project, its units, the largest first."""
+    """Show the projects that were built before; with --project, its units, the largest first.
+
+    \b
+    Examples:
+      builddoctor history show --project .
+    """
     history = _open()
     if history is None:
         print_answer([], "no history yet", json=json)

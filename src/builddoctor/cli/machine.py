@@ -37,7 +37,12 @@ def show(
     ],
     json: JsonOption = False,
 ) -> None:
-    """Show all figures of one machine, with their sources."""
+    """Show all figures of one machine, with their sources.
+
+    \b
+    Examples:
+      builddoctor machine show gb200-node
+    """
     found = load_machine(machine)
     page = machine_page(found) if isinstance(found, Machine) else profile_page(found)
     print_answer(found, lambda: page, json=json, pretty=True)
@@ -51,7 +56,12 @@ def probe(
         typer.Option("-o", "--output", metavar="FILE", help="Write the JSON to this file, for `machine show FILE`."),
     ] = "",
 ) -> None:
-    """Show this machine: cores, every memory limit and its origin, NUMA nodes, folders that a build writes to."""
+    """Show this machine: cores, every memory limit and its origin, NUMA nodes, folders that a build writes to.
+
+    \b
+    Examples:
+      builddoctor machine probe -o node.json        # for `plan --on node.json` elsewhere
+    """
     found = probe_machine(SystemRoot(), os.environ, folders=_here())
     print_notes(
         f"builddoctor: could not read {one_line(each)}; that is not the same as no limit" for each in found.unread

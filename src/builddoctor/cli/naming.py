@@ -24,7 +24,7 @@ from builddoctor.trace.reader import TraceReader
 BUILD_HELP = (
     "A build: its id, its project or folder (the newest there), `last`, or a trace file. `last~1`: the one before."
 )
-BuildArgument = Annotated[str, typer.Argument(metavar="[BUILD]", help=BUILD_HELP)]
+BuildArgument = Annotated[str, typer.Argument(metavar="BUILD", help=BUILD_HELP)]
 
 _EARLIER = re.compile(r"(.+)~(\d{1,6})")
 

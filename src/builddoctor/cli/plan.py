@@ -60,7 +60,13 @@ def plan(
         str, typer.Option("-o", "--output", metavar="FILE", show_default=False, help="Write it to this file.")
     ] = "",
 ) -> None:
-    """Predict a build: time, peak memory, stages, and the effect of more memory or cores. Starts nothing."""
+    """Predict a build: time, peak memory, stages, and the effect of more memory or cores. Starts nothing.
+
+    \b
+    Examples:
+      builddoctor plan transformer_engine --arch gb200 --on gb200-node
+      builddoctor plan . --cores 8 --memory 32GiB   # would it fit into that container?
+    """
     if not what.strip():
         raise UsageError("the name of the project is empty", hint="builddoctor plan .")
     if cores < 0:

@@ -88,7 +88,7 @@ class MadeRecipe(msgspec.Struct, frozen=True, kw_only=True):
 @app.command("list")
 def list_recipes(
     folder: Annotated[
-        str, typer.Argument(metavar="[FOLDER]", help="Only the recipes in this folder, file or https://….toml.")
+        str, typer.Argument(metavar="FOLDER", help="Only the recipes in this folder, file or https://….toml.")
     ] = "",
     json: JsonOption = False,
 ) -> None:
@@ -134,6 +134,10 @@ def from_trace(
     """Make a recipe from the traces of builds. Several traces of one project become one recipe.
 
     For a build that was resumed, give the traces of both runs.
+
+    \b
+    Examples:
+      builddoctor recipe from-trace last -o te.toml
     """
     paths = [find_trace(trace) for trace in traces]
     target = Path(output) if output else None

@@ -71,6 +71,11 @@ def render(
     """Write a build as a script, a Dockerfile or the like, in stages that fit into a machine's memory.
 
     What is written needs no builddoctor. Every number in it names its source.
+
+    \b
+    Examples:
+      builddoctor recipe render te.toml --to slurm --on gb200-node -o build.sh
+      builddoctor recipe render flash_attn --to dockerfile --memory 32GiB
     """
     if to not in TARGETS:
         raise UsageError(f"unknown target {to!r}", hint=f"--to {' | '.join(TARGETS)}")

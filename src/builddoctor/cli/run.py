@@ -52,6 +52,12 @@ def run(
     """Supervise any build command: ninja, cmake --build, pip install, python setup.py …
 
     The command runs unchanged in this folder, and its exit code is passed through.
+
+    \b
+    Examples:
+      builddoctor run -- ninja -C build
+      builddoctor run --memory 24GiB -- pip install -v --no-build-isolation .
+      builddoctor run --until 5h20m -- cmake --build build
     """
     if not command or not command[0]:
         raise UsageError("no command to run", hint="write it after `--`: `builddoctor run -- ninja -C build`")

@@ -24,6 +24,10 @@ def save(
     """Save what was built so far in this folder, to go on elsewhere.
 
     That is its build folders, with the times of their files, the times of sources, and the history.
+
+    \b
+    Examples:
+      builddoctor save build.tar.gz
     """
     folder = Path.cwd()
     saved = carry.save(Path(archive).absolute(), folder, builds or carry.build_folders(folder), os.environ)
@@ -35,7 +39,12 @@ def restore(
     archive: Annotated[str, typer.Argument(metavar="FILE", help="The archive that `save` wrote.")],
     json: JsonOption = False,
 ) -> None:
-    """Restore a saved build in this folder: only what is missing or has changed is compiled then."""
+    """Restore a saved build in this folder: only what is missing or has changed is compiled then.
+
+    \b
+    Examples:
+      builddoctor restore build.tar.gz              # in a fresh checkout; then build as before
+    """
     done = carry.restore(Path(archive).absolute(), Path.cwd(), os.environ)
     changed = (
         f", {done.sources_changed} {'has' if done.sources_changed == 1 else 'have'} changed"

@@ -74,6 +74,11 @@ def install_toolkit(
 
     It always has nvcc, the runtime and CCCL. pip downloads the packages from its configured index. Components can be
     added later.
+
+    \b
+    Examples:
+      builddoctor toolkit install 13.0
+      export CUDA_HOME=$(builddoctor toolkit install 13.0 --with cublas)
     """
     folder = Path(os.path.abspath(os.path.expanduser(into))) if into else _managed()
     order = Order(

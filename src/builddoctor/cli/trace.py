@@ -118,7 +118,13 @@ def show(
     json: JsonOption = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="For the summary of a CI job.")] = False,
 ) -> None:
-    """Show one page about a build: what failed and why, memory over time, the worst phases, events, fixes."""
+    """Show one page about a build: what failed and why, memory over time, the worst phases, events, fixes.
+
+    \b
+    Examples:
+      builddoctor trace show                        # the last build
+      builddoctor trace show demo~1                 # the one before the last of project demo
+    """
     path = find_trace(trace)
     report = read_build(path)
     verdict = judge_now(report, path)
@@ -147,7 +153,13 @@ def units(
     json: JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a unit.")] = False,
 ) -> None:
-    """List the units of a trace, worst first: peak, estimate and its error, time, waits, requeues."""
+    """List the units of a trace, worst first: peak, estimate and its error, time, waits, requeues.
+
+    \b
+    Examples:
+      builddoctor trace units --sort waited
+      builddoctor trace units demo --filter cicc --csv
+    """
     if sort not in SORTS:
         raise UsageError(f"unknown sort key {sort!r}", hint=f"--sort {' | '.join(SORTS)}")
     if json and as_csv:
@@ -166,11 +178,17 @@ def units(
 
 @app.command("compare")
 def compare_traces(
-    before: Annotated[str, typer.Argument(metavar="BUILD", help=BUILD_HELP)],
-    after: Annotated[str, typer.Argument(metavar="[BUILD]", help="The later one, likewise.")] = "last",
+    before: Annotated[str, typer.Argument(metavar="A", help=BUILD_HELP)],
+    after: Annotated[str, typer.Argument(metavar="B", help="The later one, likewise.")] = "last",
     json: JsonOption = False,
 ) -> None:
-    """Compare two builds: units that grew or slowed more than the others, and what else differs."""
+    """Compare two builds: units that grew or slowed more than the others, and what else differs.
+
+    \b
+    Examples:
+      builddoctor trace compare last~1              # with the last
+      builddoctor trace compare demo~1 demo
+    """
     told = compare(read_build(find_trace(before)), read_build(find_trace(after)))
     print_answer(told, lambda: comparison_page(told, width=page_width()), json=json)
 

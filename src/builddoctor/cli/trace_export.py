@@ -154,7 +154,13 @@ def export(
         str, typer.Option("--table", metavar="NAME", help=f"With {_ONE_TABLE}: {' | '.join(TABLES)}.")
     ] = "phases",
 ) -> None:
-    """Export a trace for other tools: Perfetto (or chrome://tracing), tables, or the page and its picture."""
+    """Export a trace for other tools: Perfetto (or chrome://tracing), tables, or the page and its picture.
+
+    \b
+    Examples:
+      builddoctor trace export -o build.json        # for ui.perfetto.dev
+      builddoctor trace export demo --to csv --table units -o units.csv
+    """
     to = to or _by_suffix(output)
     if to not in FORMATS:
         raise UsageError(f"unknown format {to!r}", hint=f"--to {' | '.join(FORMATS)}")

@@ -62,7 +62,7 @@ def repro(
     phase: Annotated[
         str,
         typer.Argument(
-            metavar="[PHASE]",
+            metavar="PHASE",
             help="Its number, or UNIT[:PROGRAM[:ARCH]], as in gelu.cu:cicc:sm_90; without one, the phase that failed.",
         ),
     ] = "",
@@ -87,6 +87,11 @@ def repro(
 
     The input is the one that was kept when the phase failed. Without it, the input is made again from the unit's
     command; that needs the sources and the compiler.
+
+    \b
+    Examples:
+      builddoctor trace repro                       # the phase that failed last
+      builddoctor trace repro last gelu.cu:cicc:sm_90 --run
     """
     path, phase = _which(trace, phase)
     report = read_build(path)

@@ -42,6 +42,11 @@ def watch(
     """Follow a running build from another terminal, with the same board, until it ends.
 
     The exit code is that of the build. `q` stops watching with exit code 0; the build goes on.
+
+    \b
+    Examples:
+      builddoctor watch                             # the build that began last
+      builddoctor watch -v                          # its decisions, as lines
     """
     path = find_trace(trace)
     watched = watch_build(path, os.environ, verbose=verbose)

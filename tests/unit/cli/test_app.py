@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from typer.core import TyperGroup
 
-from builddoctor.cli.app import COMMANDS, command, main
+from builddoctor.cli.app import COMMANDS, command, main, make_app
 from builddoctor.cli.summaries import SUMMARIES
 from builddoctor.core.errors import (
     BuildDoctorError,
@@ -24,6 +27,10 @@ from builddoctor.recipes.recipe_text import dump
 from builddoctor.trace.writer import TraceWriter
 from unit.builders import header
 from unit.demo_recipes import recipe
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
+
+from command_model import Command, the_program
 
 
 @pytest.fixture(autouse=True)
@@ -237,3 +244,27 @@ def test_help_lists_every_command_in_order(capfd: pytest.CaptureFixture[str]) ->
 def test_the_version_needs_no_command(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capfd.readouterr().out.startswith("builddoctor ")
+
+
+EXAMPLE = re.compile(r"\bbuilddoctor ([^|>)#]*[^|>)#\s])")
+
+
+@pytest.mark.parametrize("shown", [each for each in the_program().walk() if each.examples], ids=lambda each: each.path)
+def test_what_an_example_says_is_a_command_line(shown: Command) -> None:
+    """Its commands and options are there, and what it needs is named."""
+    # Commands are kept, and with them the names of their option for help, which are the program's.
+    program = make_app().make_context("builddoctor", ["run"])
+    for line in shown.examples.splitlines():
+        words = EXAMPLE.findall(line)
+        assert words, line
+        called, *rest = shlex.split(words[0])
+        found = command(called)
+        if isinstance(found, TyperGroup):
+            found = found.commands[rest.pop(0)]
+        found.make_context(called, rest, parent=program)
+
+
+def test_the_commands_that_people_begin_with_have_examples() -> None:
+    """All but those that have nothing to say, and those that only list or undo."""
+    without = {each.path.split(" ", 1)[1] for each in the_program().walk() if not (each.examples or each.commands)}
+    assert not without & {"build", "run", "activate", "doctor", "plan", "watch", "attach", "explain", "trace show"}
