@@ -22,7 +22,7 @@ from builddoctor.scheduler.ungated import may_be_stopped
 from builddoctor.system.process import TreeProcess, read_call, read_tree
 from builddoctor.system.root import SystemRoot
 from builddoctor.toolchain.command_lines import driver_unit, nvcc_unit, phase_facts
-from builddoctor.toolchain.running import is_driver, is_phase, phase_tool
+from builddoctor.toolchain.running import MOST_NAME_BYTES, is_driver, is_phase, phase_tool, whole_name
 
 LEAST_MIB = 1.0
 OTHER_MIB = 64.0
@@ -74,6 +74,8 @@ class Compilers:
         self._estimator = estimator
         self._recorder = recorder
         self._drivers: dict[Key, Unit] = {}
+        self._names: dict[tuple[int, int, str], str] = {}
+        """of those that the kernel has cut"""
         self._last_id = 0
 
     @property
@@ -85,9 +87,8 @@ class Compilers:
 
     def look(self, at_s: float, *, kernel_kills: int) -> list[Event]:
         """What came and went since the last look. ``kernel_kills``: counted since then."""
-        tree = self.tree = read_tree(
-            self._root, self._top, page_bytes=self._page_bytes, least_mib=LEAST_MIB, itself=True
-        )
+        found = read_tree(self._root, self._top, page_bytes=self._page_bytes, least_mib=LEAST_MIB, itself=True)
+        tree = self.tree = [self._named(process) for process in found]
         by_pid = {each.pid: each for each in tree}
         events: list[Event] = []
         seen: set[Key] = set()
@@ -116,6 +117,15 @@ class Compilers:
             self._estimator.forget(unit.unit_id)
             events.append(UnitEnded(at_s=at_s, unit_id=unit.unit_id))
         return events
+
+    def _named(self, process: TreeProcess) -> TreeProcess:
+        """With its whole name. It is asked for once: until a program is started in its place it keeps it."""
+        if len(process.name.encode()) < MOST_NAME_BYTES:
+            return process
+        key = (process.start_ticks, process.pid, process.name)
+        if key not in self._names:
+            self._names[key] = whole_name(process.name, read_call(self._root, process.pid).argv)
+        return msgspec.structs.replace(process, name=self._names[key])
 
     def _unit_began(self, driver: TreeProcess) -> Iterator[Event]:
         call = read_call(self._root, driver.pid)

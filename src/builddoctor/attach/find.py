@@ -17,7 +17,7 @@ from builddoctor.core.units import printable
 from builddoctor.gates.environment import SOCKET
 from builddoctor.system.process import Listed, Processes, read_all, read_call
 from builddoctor.system.root import SystemRoot, own_pid
-from builddoctor.toolchain.running import is_compiler
+from builddoctor.toolchain.running import MOST_NAME_BYTES, is_compiler, whole_name
 from builddoctor.trace.masking import mask_argv
 
 _NAMES = "ninja ninja-build samu make gmake cmake cargo bazel scons meson uv pip pip3"
@@ -63,7 +63,7 @@ def find_build(root: SystemRoot, pid: int | None) -> Top:
         return _top(root, listed, pid)
     tops: dict[int, Top] = {}
     for each in listed.values():
-        if is_compiler(each.name) and (top := _top(root, listed, each.pid)).pid not in tops:
+        if is_compiler(_name(root, each)) and (top := _top(root, listed, each.pid)).pid not in tops:
             tops[top.pid] = top
     if not tops:
         raise ProjectNotFoundError(
@@ -89,7 +89,7 @@ def _top(root: SystemRoot, listed: Mapping[int, Listed], pid: int) -> Top:
             break
         if _builds(root, at):
             top, found = at, True
-        elif is_compiler(at.name):
+        elif is_compiler(_name(root, at)):
             compilers_top = at
         above = listed.get(at.parent)
         if above is None or above.pid <= 1:
@@ -105,6 +105,11 @@ def _top(root: SystemRoot, listed: Mapping[int, Listed], pid: int) -> Top:
         cwd=call.cwd,
         supervised=Processes(root).environ_has(top.pid, f"{SOCKET}="),
     )
+
+
+def _name(root: SystemRoot, process: Listed) -> str:
+    cut = len(process.name.encode()) == MOST_NAME_BYTES
+    return whole_name(process.name, read_call(root, process.pid).argv) if cut else process.name
 
 
 def _line(listed: Mapping[int, Listed], pid: int | None) -> set[int]:

@@ -109,6 +109,8 @@ class Progress:
         self._began_s: dict[str, float] = {}
         self._told: set[str] = set()
         """outputs of units that have been told of"""
+        self._open: set[str] = set()
+        """outputs of units that are seen to compile"""
         self._last = 0
 
     @property

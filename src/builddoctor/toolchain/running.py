@@ -1,4 +1,4 @@
-"""Which running processes are compilers, by their names as the kernel has them (15 bytes).
+"""Which running processes are compilers, by their names; the kernel has 15 bytes of each.
 
 Covers: drivers (nvcc, gcc, clang), which make a unit, and the programs inside, which take the memory.
 Does *not* cover: their command lines (``toolchain.command_lines``).
@@ -6,12 +6,21 @@ Does *not* cover: their command lines (``toolchain.command_lines``).
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 
 _NAMES = "cudafe++ cicc ptxas nvlink fatbinary cc1 cc1plus cc1obj lto1 lto-wrapper collect2 mold rustc"
 _PHASES = frozenset(_NAMES.split())
 _LINKERS = re.compile(r"(?:ld|ld\.\w+|ld64|lld|\S+-ld(?:\.\w+)?)\Z")
-_DRIVERS = re.compile(r"(?:nvcc|cc|c\+\+|(?:[\w.]+-)*(?:gcc|g\+\+|clang|clang\+\+)(?:-[\d.]+)?|icpx|icx|hipcc)\Z")
+_DRIVERS = re.compile(r"(?:nvcc|(?:[\w.]+-)*(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+)(?:-[\d.]+)?|icpx|icx|hipcc)\Z")
+MOST_NAME_BYTES = 15
+
+
+def whole_name(name: str, argv: Sequence[str]) -> str:
+    """As its command line has it, where the kernel has cut it: ``x86_64-conda-linux-gnu-c++``."""
+    full = os.path.basename(argv[0]) if argv else ""
+    return full if len(name.encode()) == MOST_NAME_BYTES and full.startswith(name) else name
 
 
 def is_driver(name: str) -> bool:
