@@ -29,10 +29,11 @@ def parse(words: list[str]) -> None:
     _parse(make_app(), words)
 
 
-def _parse(command: Any, words: list[str]) -> None:
-    context = command.make_context("builddoctor", list(words))
+def _parse(command: Any, words: list[str], parent: Any = None) -> None:
+    # Commands are kept, and with them the names of their option for help, which come from the program above.
+    context = command.make_context("builddoctor", list(words), parent=parent)
     if isinstance(command, TyperGroup):
         rest = [*context._protected_args, *context.args]
         _, inner, inner_words = command.resolve_command(context, rest)
         assert inner is not None
-        _parse(inner, inner_words)
+        _parse(inner, inner_words, context)

@@ -34,8 +34,8 @@ def test_a_verbose_build_tells_every_decision(program: Program) -> None:
     assert done.stdout.endswith("all built\n")
     lines = [line.partition("] ")[2] for line in done.stderr.splitlines()]
     assert [line for line in lines if re.match(r"\S.* binds: 1\.2 GiB, of which compilers may take", line)]
-    assert sum(line.startswith("starts host of ") for line in lines) == 3
-    assert [line for line in lines if re.match(r"waits: host of \S+\.cpp needs .* free \(", line)]
+    assert sum(line.startswith("starts host code of ") for line in lines) == 3
+    assert [line for line in lines if re.match(r"waits: host code of \S+\.cpp needs .* free \(", line)]
     usual = program.run("run", *SMALL, "--", *command).stderr
     assert " binds: " not in usual
     assert "] starts " not in usual

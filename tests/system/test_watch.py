@@ -122,4 +122,4 @@ def test_every_decision_can_be_followed(program: Program, build: subprocess.Pope
     said = watching.communicate(timeout=60)[0]
     assert watching.returncode == 3
     assert "GiB budget" in before
-    assert len(re.findall(r"^\[[\d:]+\] starts host of \S+\.cpp", said, re.MULTILINE)) == 2
+    assert len(re.findall(r"^\[[\d:]+\] starts host code of \S+\.cpp", said, re.MULTILINE)) == 2

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
-from typer.core import TyperGroup
 
-from builddoctor.cli.app import COMMANDS, command, main, make_app
+from builddoctor.cli.app import COMMANDS, command, main
 from builddoctor.cli.summaries import SUMMARIES
 from builddoctor.core.errors import (
     BuildDoctorError,
@@ -25,6 +23,7 @@ from builddoctor.core.errors import (
 from builddoctor.core.events import TRACE_SCHEMA
 from builddoctor.recipes.recipe_text import dump
 from builddoctor.trace.writer import TraceWriter
+from support.own_commands import own_commands, parse
 from unit.builders import header
 from unit.demo_recipes import recipe
 
@@ -246,22 +245,14 @@ def test_the_version_needs_no_command(capfd: pytest.CaptureFixture[str]) -> None
     assert capfd.readouterr().out.startswith("builddoctor ")
 
 
-EXAMPLE = re.compile(r"\bbuilddoctor ([^|>)#]*[^|>)#\s])")
-
-
 @pytest.mark.parametrize("shown", [each for each in the_program().walk() if each.examples], ids=lambda each: each.path)
 def test_what_an_example_says_is_a_command_line(shown: Command) -> None:
     """Its commands and options are there, and what it needs is named."""
-    # Commands are kept, and with them the names of their option for help, which are the program's.
-    program = make_app().make_context("builddoctor", ["run"])
     for line in shown.examples.splitlines():
-        words = EXAMPLE.findall(line)
-        assert words, line
-        called, *rest = shlex.split(words[0])
-        found = command(called)
-        if isinstance(found, TyperGroup):
-            found = found.commands[rest.pop(0)]
-        found.make_context(called, rest, parent=program)
+        commands = own_commands(line.replace('"', " "))
+        assert commands, line
+        for words in commands:
+            parse(words)
 
 
 def test_the_commands_that_people_begin_with_have_examples() -> None:
