@@ -144,6 +144,10 @@ def _parsed(word: str) -> Arch:
     return Arch(int(match["major"]), int(match["minor"]), match["suffix"].lower(), bool(match["ptx"]))
 
 
+GENERAL = ("CUDAARCHS", "TORCH_CUDA_ARCH_LIST")
+"""Read by CMake and by torch, for whatever they build; the others of ``arch_environment`` are single projects'."""
+
+
 def arch_environment(archs: tuple[Arch, ...]) -> dict[str, str]:
     """The variables that real projects read their architectures from; nothing without architectures."""
     if not archs:

@@ -22,7 +22,7 @@ import msgspec
 from builddoctor.core.errors import NoBuildSystemError, ProjectNotFoundError, UsageError
 from builddoctor.core.project import ArchKnob, KnownProject, holds_for
 from builddoctor.core.word import Word
-from builddoctor.projects.archs import Arch, arch_environment
+from builddoctor.projects.archs import GENERAL, Arch, arch_environment
 from builddoctor.projects.metadata import pyproject_of
 from builddoctor.projects.setup_py import read_setup
 from builddoctor.system.source_files import text_of
@@ -99,7 +99,7 @@ def plan_build(
     of_backend = known.config_settings if known is not None else _of_backend(top)
     backend = [each.replace("{build}", str(kept)) for each in of_backend]
     found = find_project(top, archs, env, wheel_folder, config_settings=backend, keep_going=keep_going)
-    settings = dict(arch_environment(archs))
+    settings = _arch_settings(known, top, archs)
     wanted: dict[str, str] = {}
     cmake_args: list[str] = []
     if known is not None:
@@ -127,6 +127,19 @@ def plan_build(
         nvcc_by_path=found.kind is BuildKind.PYTHON and read_setup(text_of(top / "setup.py") or "").nvcc_by_path,
         notes=_notes(known, archs, version),
     )
+
+
+def _arch_settings(known: KnownProject | None, top: Path, archs: tuple[Arch, ...]) -> dict[str, str]:
+    """What CMake and torch read architectures from, whatever they build, and what this project does."""
+    if known is not None and known.archs is not None:
+        texts = [known.archs.variable]
+    else:
+        texts = [text_of(top / name) or "" for name in ("setup.py", "CMakeLists.txt", "pyproject.toml")]
+    return {
+        name: value
+        for name, value in arch_environment(archs).items()
+        if name in GENERAL or any(name in text for text in texts)
+    }
 
 
 def _built_folder(folder: Path, known: KnownProject | None) -> Path:

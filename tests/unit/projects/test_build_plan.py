@@ -116,6 +116,15 @@ def test_a_makefile_is_made_with_every_core(tmp_path: Path) -> None:
     assert (project.kind, project.command) == ("make", ("make", f"-j{os.cpu_count()}"))
 
 
+def test_only_variables_that_the_project_reads_are_set(tmp_path: Path) -> None:
+    """What CMake and torch read for whatever they build, and a known project's own; of another what its files name."""
+    (tmp_path / "setup.py").write_text('archs = os.environ.get("NATTEN_CUDA_ARCH", "")')
+    unknown = dict(plan_build(tmp_path, None, ARCHS, {}).settings)
+    assert unknown == {"CUDAARCHS": "90;100a", "TORCH_CUDA_ARCH_LIST": "9.0;10.0a", "NATTEN_CUDA_ARCH": "9.0;10.0a"}
+    known = dict(plan_build(tmp_path, find_known("flash_attn"), ARCHS, {}).settings)
+    assert {name for name in known if "ARCH" in name} == {"CUDAARCHS", "TORCH_CUDA_ARCH_LIST", "FLASH_ATTN_CUDA_ARCHS"}
+
+
 def test_after_a_failure_the_rest_is_built_when_that_is_asked_for(tmp_path: Path) -> None:
     """In ninja's words, and in make's."""
     for name, files in (("n", ("build.ninja",)), ("m", ("Makefile",)), ("c", ("CMakeLists.txt",))):
