@@ -129,12 +129,14 @@ class ImageBuild:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(command.heredocs[0].content)
             return
-        source = self.context / command.value[0]
-        if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True)
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
+        for pattern in command.value[:-1]:
+            for source in self.context.glob(pattern):
+                if source.is_dir():
+                    shutil.copytree(source, target, dirs_exist_ok=True)
+                    continue
+                into = target if command.value[-1].endswith("/") else target.parent
+                into.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target)
 
     def _bring(self, command: dockerfile.Command) -> None:
         """The context, where a RUN mounts it. What it writes there would be gone after it; here it stays."""

@@ -31,8 +31,8 @@ def test_the_dockerfile_is_clean() -> None:
 def test_the_three_lines_are_those_of_the_documentation() -> None:
     """docs/containers.md and the example say the same: recipe, builddoctor, build."""
     text = (FOLDER / "Dockerfile").read_text()
-    assert "container/recipe.toml /opt/recipe.toml\n" in text
-    for line in ("pip install builddoctor\n", "builddoctor build /src --recipe /opt/recipe.toml --arch"):
+    assert "COPY container/recipe.toml container/builddoctor-*.whl /opt/\n" in text
+    for line in ("pip install /opt/builddoctor-*.whl\n", "builddoctor build /src --recipe /opt/recipe.toml --arch"):
         assert line in text
         assert line in DOCS.read_text()
 
@@ -44,6 +44,7 @@ def test_the_image_gets_as_far_as_the_build(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE, context / "attention_kernels", ignore=shutil.ignore_patterns("build", "dist"))
     (context / "container").mkdir()
     (context / "container/recipe.toml").write_text(dump(RECIPE))
+    (context / "container/builddoctor-1.whl").touch()
     image = ImageBuild(tmp_path / "image", (FOLDER / "Dockerfile").read_text(), context)
     # The real program, up to the point where it would start compilers.
     package = Path(builddoctor.__file__).parents[1]
@@ -52,7 +53,7 @@ def test_the_image_gets_as_far_as_the_build(tmp_path: Path) -> None:
     image.stand_in("builddoctor", real)
     done = image.run()
     assert [each.returncode for each in done] == [0] * 5, done[-1].stderr
-    assert image.calls("pip")[-1] == "install builddoctor"
+    assert image.calls("pip")[-1] == "install /opt/builddoctor-1.whl"
     plan = "\n".join(image.calls("plan"))
     assert "CUDAARCHS=90" in plan
     assert re.search(r"-m pip wheel .*--wheel-dir /wheels .*/src", plan)
