@@ -9,6 +9,7 @@ ENTRYPOINT and CMD.
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import subprocess
@@ -130,7 +131,7 @@ class ImageBuild:
             target.write_text(command.heredocs[0].content)
             return
         for pattern in command.value[:-1]:
-            for source in self.context.glob(pattern):
+            for source in map(Path, glob.glob(str(self.context / pattern))):
                 if source.is_dir():
                     shutil.copytree(source, target, dirs_exist_ok=True)
                     continue
