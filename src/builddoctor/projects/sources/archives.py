@@ -22,7 +22,7 @@ from builddoctor.core.units import printable
 
 if not hasattr(tarfile, "data_filter"):
     # Pythons before 3.10.12 and 3.11.4 have no filter: Debian 12's own, say.
-    from backports import tarfile  # type: ignore[no-redef,import-not-found,unused-ignore]
+    from backports import tarfile  # type: ignore[no-redef,import-not-found,import-untyped,unused-ignore]
 
 MOST_FILES = 400_000
 MOST_BYTES = 20 * 1024**3
