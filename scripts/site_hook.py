@@ -1,10 +1,11 @@
-"""What the site needs beyond MkDocs: links that lead out of docs/, and folders in the navigation.
+"""What the site needs beyond MkDocs, for pages that are written for GitHub.
 
-Pages are written for GitHub, where a link to a source file works. On the site such a link leads to the repository,
-where it is known (``BUILDDOCTOR_REPOSITORY``, or GitHub's own variables in its jobs), and is plain text elsewhere. A
-link to what is not there stays as it is, and fails the strict build. GitHub draws Mermaid's graphs; here that would
-take a script from another server, and the one that there is repeats the table below it. GitHub takes the backslash from
-an escaped bar in a table's code; Python-Markdown leaves it.
+Covers: links out of docs/, folders in the navigation, the bar in a table's code, short code and pictures.
+Does *not* cover: what the pages say, and what they look like (docs/site.css).
+
+On GitHub a link to a source file works. On the site it leads to the repository, where that is known
+(``BUILDDOCTOR_REPOSITORY``, or GitHub's own variables in its jobs), and is plain text elsewhere. A link to what is
+not there stays as it is, and fails the strict build.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-_CODE = re.compile(r"<code>[^<]*</code>")
-_GRAPH = re.compile(r"^```mermaid\n.*?^```\n", re.DOTALL | re.MULTILINE)
+SHORT = 24
+_CELLS = re.compile(r"^\|.*$", re.MULTILINE)
+_CODE = re.compile(r"`[^`]*`")
+_SHORT_CODE = re.compile(rf"<code>([^<]{{1,{SHORT}}})</code>")
+_PICTURE = re.compile(r'<img [^>]*src="([^"]+)"[^>]*>')
 _LINK = re.compile(r"(?<!!)\[((?:[^][]|\[[^]]*\])*)\]\((\.\./[^)\s]*)\)")
 
 
@@ -44,13 +48,15 @@ def _expanded(node: Any, docs: Path) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Links out of docs/ lead to the repository; graphs are left out."""
-    return _GRAPH.sub("", _LINK.sub(lambda link: _outward(link, page.file.src_uri), markdown))
+    """Links out of docs/ lead to the repository; GitHub wants a bar in a table escaped, in code too, and MkDocs not."""
+    markdown = _CELLS.sub(lambda row: _CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0]), markdown)
+    return _LINK.sub(lambda link: _outward(link, page.file.src_uri), markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """A bar in code is a bar."""
-    return _CODE.sub(lambda code: code[0].replace("\\|", "|"), html)
+    """Short code is not broken between lines, as `--` and `memory` would be; a picture can be opened by itself."""
+    html = _SHORT_CODE.sub(r'<code class="short">\1</code>', html)
+    return _PICTURE.sub(r'<a href="\1">\g<0></a>', html)
 
 
 def _outward(link: re.Match[str], source: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -9,10 +10,14 @@ from typer.core import TyperGroup
 
 from builddoctor.cli.app import make_app
 
+_SUBSTITUTED = re.compile(r'"\$\(([^()"]*)\)"')
+"""``"$(…)"``, which is one word to a shell."""
+
 
 def own_commands(command: str) -> list[list[str]]:
     """Words behind each ``builddoctor``, up to what a shell ends a command with."""
-    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer = shlex.shlex(_SUBSTITUTED.sub(r"(\1)", command), posix=True, punctuation_chars=True)
+    # Else a comma, as in `--with cublas,nccl`, would be a word.
     lexer.whitespace_split = True
     words = list(lexer)
     found: list[list[str]] = []

@@ -22,9 +22,9 @@ from support.program import clean_environment
 ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
-    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in ("CHANGELOG.md", "architecture.md")),
+    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "CHANGELOG.md"),
 ]
-"""The changelog tells of commands that are gone; the architecture has one picture, which ``scripts/generate`` draws."""
+"""The changelog tells of commands that are gone."""
 CHECKED = ("toml", "yaml", "python", "sql")
 """Languages that ``tests/unit/docs`` looks into."""
 NOT_RUN = re.compile(r"<!-- not run: (\S.*?) -->")

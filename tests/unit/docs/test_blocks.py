@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from support.own_commands import own_commands, parse
 from support.page_blocks import CHECKED, PAGES, ROOT, Block, blocks, inline_code
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-PLACEHOLDERS = ("…", "[")
-"""Where one of these stands, something is left out."""
+OPTIONAL = re.compile(r"\[[^]]*\]")
+UNFINISHED = ("Missing parameter", "requires an argument")
+"""A sentence may name a command or an option without what belongs behind it."""
 
 
 def of(language: str) -> list[Any]:
@@ -37,11 +39,25 @@ def test_each_block_is_run_or_checked_or_says_why_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["```console\n$ ls\n```\n", "```\nls\n```\n", "words\n\n    ls\n", "<!-- not run: -->\n```text\nls\n```\n"]
+    ("text", "line"),
+    [
+        ("```console\n$ ls\n```\n", 1),
+        ("```\nls\n```\n", 1),
+        ("words\n\n    ls\n", 3),
+        ("<!-- not run: -->\n```text\nls\n```\n", 2),
+        ("- a list\n\n  ```text\n  ls\n  ```\n", 3),
+    ],
 )
-def test_a_block_without_a_word_on_it_is_found(text: str) -> None:
-    """Fenced or indented; a reason has to say something."""
-    assert len(unaccounted(blocks(ROOT / "docs/new.md", text))) == 1
+def test_a_block_without_a_word_on_it_is_found(text: str, line: int) -> None:
+    """Fenced or indented, in a list too; a reason has to say something."""
+    assert unaccounted(blocks(ROOT / "docs/new.md", text)) == [f"docs/new.md:{line}"]
+
+
+@pytest.mark.parametrize("words", [["atach"], ["run", "--unless", "5h"], ["attach", "the", "build"]])
+def test_a_command_that_we_do_not_have_is_complained_of(words: list[str]) -> None:
+    """A command, an option, an argument too many; in a sentence as well."""
+    assert complaint(words, UNFINISHED)
+    assert complaint(["trace", "list"], ()) == ""
 
 
 def test_a_reason_is_that_of_the_block_right_behind_it() -> None:
@@ -54,23 +70,29 @@ def test_a_reason_is_that_of_the_block_right_behind_it() -> None:
 
 
 def test_every_command_of_ours_parses() -> None:
-    """In blocks of any language, whether they are run or not, and in sentences, where a command may be named alone."""
-    typed = [(block.where, line.split("#")[0]) for block in BLOCKS for line in joined(block.text)]
-    named = [(f"{page.name}:{at}", text) for page in PAGES for at, text in inline_code(page)]
-    wrong, number = [], 0
-    for where, line in typed + [each for each in named if each[1].startswith("builddoctor ")]:
-        whole = "builddoctor " in line and not any(each in line for each in PLACEHOLDERS)
-        for words in own_commands(line) if whole else []:
-            number += 1
-            with contextlib.suppress(SystemExit):
-                try:
-                    parse(words)
-                except Exception as error:  # noqa: BLE001 - whatever the command line says against it
-                    incomplete = "Missing parameter" in str(error) or "requires an argument" in str(error)
-                    if not (incomplete and (where, line) in named):
-                        wrong.append(f"{where}: builddoctor {' '.join(words)}: {error}")
-    assert wrong == []
-    assert number > 100
+    """In blocks of any language, whether they are run or not, and in sentences."""
+    lines = [(block.where, line, ()) for block in BLOCKS for line in joined(block.text)]
+    lines += [(f"{page.name}:{at}", text, UNFINISHED) for page in PAGES for at, text in inline_code(page)]
+    ours = [
+        (where, words, allowed)
+        for where, line, allowed in lines
+        if "builddoctor " in line and "…" not in line
+        for words in own_commands(OPTIONAL.sub("", line.split("#")[0]))
+    ]
+    complaints = [f"{where}: {words}: {told}" for where, words, allowed in ours if (told := complaint(words, allowed))]
+    assert complaints == []
+    assert len(ours) > 100
+
+
+def complaint(words: list[str], allowed: tuple[str, ...]) -> str:
+    """What the command line says against these words."""
+    try:
+        parse(words)
+    except SystemExit:
+        return ""  # --help and its like
+    except Exception as error:  # noqa: BLE001 - which class it is depends on typer's version
+        return "" if any(each in str(error) for each in allowed) else str(error)
+    return ""
 
 
 def joined(text: str) -> list[str]:
@@ -107,3 +129,11 @@ def test_a_question_to_an_export_is_answered(block: Block, tmp_path: Path) -> No
     write_sqlite(trace, tmp_path / "trace.sqlite")
     with contextlib.closing(sqlite3.connect(tmp_path / "trace.sqlite")) as database:
         assert database.execute(block.text).fetchall()
+
+
+@pytest.mark.parametrize("folder", ["adr", "reference", "results"])
+def test_the_first_page_of_a_folder_names_all_others(folder: str) -> None:
+    """So that none is found by chance alone; on GitHub as on the site."""
+    pages = {page.name for page in (ROOT / "docs" / folder).glob("*.md")} - {"README.md"}
+    named = set(re.findall(r"\]\(([^)/#]+\.md)\)", (ROOT / "docs" / folder / "README.md").read_text()))
+    assert named == pages
