@@ -72,7 +72,8 @@ def test_a_reason_is_that_of_the_block_right_behind_it() -> None:
 def test_every_command_of_ours_parses() -> None:
     """In blocks of any language, whether they are run or not, and in sentences."""
     lines = [(block.where, line, ()) for block in BLOCKS for line in joined(block.text)]
-    lines += [(f"{page.name}:{at}", text, UNFINISHED) for page in PAGES for at, text in inline_code(page)]
+    said = [(f"{page.name}:{at}", text, UNFINISHED) for page in PAGES for at, text in inline_code(page)]
+    lines += [each for each in said if each[1].startswith("builddoctor ")]
     ours = [
         (where, words, allowed)
         for where, line, allowed in lines
