@@ -270,7 +270,7 @@ def test_without_a_network_there_are_three_ways_on(tmp_path: Path) -> None:
         with pytest.raises(SourceNotFoundError) as error:
             got(tmp_path, **wanted)
         assert "\n" not in str(error.value)
-        for way in ("--source PATH", "--dry-run", "PIP_INDEX_URL"):
+        for way in ("--source PATH", "--fetch", "PIP_INDEX_URL"):
             assert way in error.value.hint
 
 

@@ -9,17 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from builddoctor.cli import options
 from builddoctor.cli.loudness import Quiet, Verbose, loudness
 from builddoctor.cli.options import archs_of
-from builddoctor.cli.output import print_answer
+from builddoctor.cli.output import print_answer, print_data
 from builddoctor.cli.run import run_supervised
-from builddoctor.core.errors import FolderNotWritableError
-from builddoctor.core.project import Obtained
+from builddoctor.core.errors import FolderNotWritableError, SourceNotFoundError
+from builddoctor.core.project import Obtained, SourceWanted
 from builddoctor.gates.environment import Mode
-from builddoctor.projects.build_plan import BuildKind, BuildPlan, plan_build
+from builddoctor.projects.build_plan import BuildKind, BuildPlan, plan_build, plan_unfetched
 from builddoctor.projects.catalogue import recognise
 from builddoctor.projects.choose import Choice, choose
 from builddoctor.projects.metadata import project_version
@@ -79,7 +80,11 @@ def build(
     no_doctor: options.NoDoctor = False,
     until: options.Until = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Get the sources, print the plan and every variable, and stop.")
+        bool,
+        typer.Option("--dry-run", help="Print the plan and every variable, and stop. No sources are fetched for it."),
+    ] = False,
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="Get the sources into the cache, print their folder, and stop.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="With --dry-run: print the plan as JSON.")] = False,
     quiet: Quiet = False,
@@ -101,6 +106,25 @@ def build(
     named_recipe = options.named_recipe(recipe)
     wheels = wheel_dir.absolute() if wheel_dir is not None else None
     choice = choose(project, Path.cwd(), source=source, version=version, offline=offline)
+    if dry_run and not fetch and (unfetched := _unfetched(choice)) is not None:
+        wanted = unfetched.place or unfetched.package or unfetched.repository
+        loud.notes([f"sources   not here: a build fetches them from {wanted}"])
+        if choice.known is None:
+            raise SourceNotFoundError(
+                f"how {project} is built is not known without its sources",
+                hint=f"{_fetching(project, source, version)} gets them",
+            )
+        plan = plan_unfetched(
+            choice.known,
+            archs,
+            os.environ,
+            wheel_folder=wheels or Path.cwd() / "dist",
+            without=tuple(without or ()),
+            version=version,
+        )
+        loud.notes(plan.notes)
+        print_answer(plan, _script(plan, f'cd "$({_fetching(project, source, version)})"'), json=json)
+        return 0
     folder, got = _sources(choice, loud.notes)
     plan = plan_build(
         folder,
@@ -113,6 +137,9 @@ def build(
         keep_going=keep_going,
     )
     loud.notes([f"sources   {got.origin}{' (cached)' if got.cached else ''}"] if got is not None else [])
+    if fetch:
+        print_data(plan.folder)
+        return 0
     loud.notes(plan.notes)
     request = options.make_request(
         plan.command,
@@ -140,7 +167,7 @@ def build(
     if dry_run:
         by = choose_recipe(request, named_recipe, Toolchain(host_arch=os.uname().machine), os.environ)
         loud.notes(by.lines if by is not None else [])
-        print_answer(plan, _script(plan), json=json)
+        print_answer(plan, _script(plan, f"cd {shlex.quote(plan.folder)}"), json=json)
         return 0
     if strategy == "staged":
         # Only here: with what it imports every build would start later.
@@ -171,10 +198,27 @@ def _sources(choice: Choice, tell: Callable[[list[str]], None]) -> tuple[Path, O
     return Path(got.folder), got
 
 
-def _script(plan: BuildPlan) -> str:
+def _unfetched(choice: Choice) -> SourceWanted | None:
+    """What would be fetched: it is neither a folder nor in the cache."""
+    if choice.wanted is None:
+        return None
+    at_hand = msgspec.structs.replace(choice.wanted, offline=True)
+    try:
+        obtain(at_hand, cache=cache_folder(os.environ), env=os.environ, python="python3", say=lambda _: None)
+    except SourceNotFoundError:
+        return None if choice.wanted.offline else choice.wanted
+    return None
+
+
+def _fetching(project: str, source: str, version: str) -> str:
+    options = [*(("--source", source) if source else ()), *(("--version", version) if version else ())]
+    return shlex.join(["builddoctor", "build", project, "--fetch", *options])
+
+
+def _script(plan: BuildPlan, change_folder: str) -> str:
     """What would run, to be pasted into a shell."""
     lines = [f"mkdir -p {shlex.quote(folder)}" for folder in plan.make_folders]
-    lines.append(f"cd {shlex.quote(plan.folder)}")
+    lines.append(change_folder)
     settings = [f"{name}={shlex.quote(value)}" for name, value in plan.settings]
     return "\n".join([*lines, " ".join([*settings, shlex.join(plan.command)])])
 

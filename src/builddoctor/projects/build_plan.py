@@ -100,17 +100,10 @@ def plan_build(
     backend = [each.replace("{build}", str(kept)) for each in of_backend]
     found = find_project(top, archs, env, wheel_folder, config_settings=backend, keep_going=keep_going)
     settings = _arch_settings(known, top, archs)
-    wanted: dict[str, str] = {}
-    cmake_args: list[str] = []
     if known is not None:
-        wanted, cmake_args = _project_settings(known, archs, env, kept)
-        for part in without:
-            _leave_out(known, part, wanted, cmake_args)
+        settings = _known_settings(known, settings, archs, env, kept, without)
     elif without:
         raise UsageError(f"--without {without[0]}: nothing is known of this project's parts", hint="leave it out")
-    settings.update({name: value for name, value in wanted.items() if name not in env or name in settings})
-    if cmake_args:
-        settings["CMAKE_ARGS"] = " ".join([env.get("CMAKE_ARGS", ""), *map(shlex.quote, cmake_args)]).strip()
     uses_kept = any(str(kept) in text for text in (*settings.values(), *backend))
     return BuildPlan(
         name=known.name if known is not None else found.name,
@@ -127,6 +120,52 @@ def plan_build(
         nvcc_by_path=found.kind is BuildKind.PYTHON and read_setup(text_of(top / "setup.py") or "").nvcc_by_path,
         notes=_notes(known, archs, version),
     )
+
+
+def plan_unfetched(
+    known: KnownProject,
+    archs: tuple[Arch, ...],
+    env: Mapping[str, str],
+    *,
+    wheel_folder: Path,
+    without: tuple[str, ...] = (),
+    version: str = "",
+) -> BuildPlan:
+    """The plan as far as it is known without the sources: ``folder`` is empty, and the command runs in it.
+
+    Raises UsageError for a part that the project does not have.
+    """
+    kept = Path(BUILD_FOLDER)
+    backend = [each.replace("{build}", str(kept)) for each in known.config_settings]
+    found = _python(Path("."), env, wheel_folder, backend)
+    return BuildPlan(
+        name=known.name,
+        title=f"{known.title} {version}".strip(),
+        kind=found.kind,
+        folder="",
+        command=found.command,
+        settings=tuple(_known_settings(known, _arch_settings(known, kept, archs), archs, env, kept, without).items()),
+        output=found.output,
+        notes=_notes(known, archs, version),
+    )
+
+
+def _known_settings(
+    known: KnownProject,
+    settings: dict[str, str],
+    archs: tuple[Arch, ...],
+    env: Mapping[str, str],
+    kept: Path,
+    without: tuple[str, ...],
+) -> dict[str, str]:
+    """``settings`` and the project's own, as the user's environment leaves them."""
+    wanted, cmake_args = _project_settings(known, archs, env, kept)
+    for part in without:
+        _leave_out(known, part, wanted, cmake_args)
+    settings = settings | {name: value for name, value in wanted.items() if name not in env or name in settings}
+    if cmake_args:
+        settings["CMAKE_ARGS"] = " ".join([env.get("CMAKE_ARGS", ""), *map(shlex.quote, cmake_args)]).strip()
+    return settings
 
 
 def _arch_settings(known: KnownProject | None, top: Path, archs: tuple[Arch, ...]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from builddoctor.core.errors import (
     MemoryBudgetError,
     NoBuildSystemError,
     ProjectNotFoundError,
+    SourceNotFoundError,
     TraceError,
     UsageError,
 )
@@ -126,6 +127,25 @@ def test_a_dry_run_prints_the_command_and_starts_nothing(capsys: pytest.CaptureF
     for words in ("TORCH_CUDA_ARCH_LIST='10.0;9.0a'", "-m pip wheel", "--no-build-isolation", "/out dir'"):
         assert words in shown.out
     assert not Path("out dir").exists()
+
+
+def test_a_dry_run_fetches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is known of the project is printed, its own variables alone, with the line that gets the sources."""
+    assert main(["build", "flash_attn", "--dry-run", "--arch", "sm_90", "--version", "2.8.3"]) == 0
+    shown = capsys.readouterr()
+    assert "sources   not here: a build fetches them from flash-attn" in shown.err
+    folder, command = shown.out.splitlines()
+    assert folder == 'cd "$(builddoctor build flash_attn --fetch --version 2.8.3)"'
+    assert "FLASH_ATTN_CUDA_ARCHS=90 " in command
+    assert "NVTE" not in command
+    assert command.endswith(" .")
+
+
+def test_of_an_unknown_project_nothing_is_known_without_its_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the line that gets them."""
+    arguments = ["build", "mine", "--source", "https://example.org/mine.git", "--dry-run"]
+    assert main(arguments) == SourceNotFoundError.exit_code
+    assert "builddoctor build mine --fetch --source https://example.org/mine.git" in capsys.readouterr().err
 
 
 def test_a_checkout_says_its_version(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

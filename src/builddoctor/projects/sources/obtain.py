@@ -59,7 +59,7 @@ def _ways_on(wanted: SourceWanted, store: _Store) -> str:
     cached = f"the cache has {last[1].version}: `--version {last[1].version} --offline`; " if last is not None else ""
     return cached + (
         "without a network: `--source PATH` of a checkout or an archive; or fill the cache where there is one, with "
-        f"`builddoctor build {wanted.name} --dry-run`, and copy its folder; or name a mirror, PIP_INDEX_URL, or a proxy"
+        f"`builddoctor build {wanted.name} --fetch`, and copy its folder; or name a mirror, PIP_INDEX_URL, or a proxy"
     )
 
 
