@@ -49,6 +49,8 @@ def attach(
         raise UsageError(
             f"{top.title} (pid {top.pid}) runs under builddoctor already", hint="`builddoctor watch` shows its board"
         )
+    if not top.builds:
+        print_notes([f"· {top.title} (pid {top.pid}) is no build tool, and compiles nothing yet: shown all the same"])
     attached = Attached(top, os.environ, guard=guard, trace=trace)
     summary: Summary | None = None
     try:

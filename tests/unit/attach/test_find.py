@@ -63,7 +63,7 @@ def test_what_is_not_there_is_said() -> None:
     """With the next step."""
     with pytest.raises(ProjectNotFoundError, match="no process 99 runs here"):
         find_build(machine(*PIP), 99)
-    with pytest.raises(ProjectNotFoundError, match="no compiler runs here") as caught:
+    with pytest.raises(ProjectNotFoundError, match="no compiler and no build tool runs here") as caught:
         find_build(machine(planted(9, name="bash")), None)
     assert "builddoctor attach PID" in caught.value.hint
 
@@ -71,3 +71,75 @@ def test_what_is_not_there_is_said() -> None:
 def test_a_build_with_gates_is_known_by_its_environment() -> None:
     theirs = {"/proc/10/environ": "A=1\0BUILDDOCTOR_SOCKET=/run/x\0"}
     assert find_build(machine(*PIP, theirs), None).supervised
+
+
+def tree(*parts: dict[str, str | None], ours: int = 40) -> TextRoot:
+    """A machine on which we are process ``ours``, below a shell."""
+    own = planted(ours, name="python3.11", parent=9)
+    return machine(planted(9, name="bash", parent=0), own, {"/proc/self/stat": f"{ours} (x) R"}, *parts)
+
+
+def test_between_two_compilers_its_tool_is_found() -> None:
+    """While it configures or downloads nothing compiles, and it is the same build."""
+    waiting = planted(30, name="pip", parent=1), called(30, "/venv/bin/python", "/venv/bin/pip", "install", "x")
+    assert find_build(tree(*waiting), None).pid == 30
+    server = planted(31, name="uv", parent=1), called(31, "uv", "run", "server.py")
+    assert find_build(tree(*waiting, *server), None).pid == 30
+    with pytest.raises(ProjectNotFoundError):
+        find_build(tree(*server), None)
+
+
+@pytest.mark.parametrize(
+    ("words", "builds"),
+    [
+        (("python3", "-m", "build"), True),
+        (("python3", "-Im", "pip", "wheel", "."), True),
+        (("python3", "-mpip", "wheel", "."), True),
+        (("/v/bin/python", "-u", "-W", "ignore", "/src/setup.py", "develop"), True),
+        (("/v/bin/python3.11", "/v/bin/pip3.11", "install", "."), True),
+        (("python3", "-m", "builddoctor", "build", "."), False),
+        (("python3", "/v/bin/builddoctor", "build", "."), False),
+        (("python3", "manage.py", "build"), False),
+        (("python3", "-c", "pass", "pip"), False),
+        (("python3", "-m"), False),
+        (("python3",), False),
+        ((), False),
+    ],
+)
+def test_a_python_is_a_build_by_what_it_runs(words: tuple[str, ...], builds: bool) -> None:
+    """Not by a word that its script is given."""
+    inner = planted(31, name="cc1plus", parent=30)
+    top = find_build(tree(planted(30, 31, name="python3", parent=1), called(30, *words), inner), None)
+    assert top.pid == (30 if builds else 31)
+
+
+def test_the_first_process_of_a_container_may_be_the_build() -> None:
+    """``docker run IMAGE make``; we came in beside it."""
+    top = find_build(tree(planted(1, 30, name="make", parent=0), planted(30, name="cc1plus", parent=1)), None)
+    assert top.pid == 1
+
+
+def test_a_supervisor_is_known_by_what_is_below_it() -> None:
+    """``builddoctor run`` has no such variable of its own."""
+    run = planted(30, 31, name="python3", parent=1), called(30, "python3", "-m", "builddoctor", "run", "--", "ninja")
+    below = planted(31, name="ninja", parent=30), {"/proc/31/environ": "BUILDDOCTOR_SOCKET=/run/x\0"}
+    assert find_build(tree(*run, *below), 30).supervised
+
+
+@pytest.mark.parametrize("pid", [9, 40])
+def test_what_started_us_is_no_build_to_wait_for(pid: int) -> None:
+    """It would never end."""
+    with pytest.raises(UsageError, match="would wait for itself"):
+        find_build(tree(), pid)
+
+
+def test_one_that_has_ended_is_not_shown() -> None:
+    """A zombie has a number, and nothing below it."""
+    with pytest.raises(ProjectNotFoundError, match="process 30 has ended"):
+        find_build(tree(planted(30, name="ninja", state="Z")), 30)
+
+
+def test_any_other_process_is_taken_at_its_word() -> None:
+    """A script that builds later on; whoever shows it says so."""
+    assert not find_build(tree(planted(30, name="build.sh")), 30).builds
+    assert find_build(tree(planted(30, 31, name="build.sh"), planted(31, name="nvcc", parent=30)), 30).builds
