@@ -118,6 +118,8 @@ class Attached:
         start_s = clock() - age_s
         self._progress = Progress(root=self._root, now_s=lambda: clock() - start_s, time_of_day=time.time)
         self._log = EventLog(clock, (self.trace.write, self._progress.saw, self._tell), start_s=start_s)
+        self._said = False
+        """that a ninja's folder cannot be read"""
         self._held: deque[tuple[float, float]] = deque()
         self._stalls: deque[tuple[float, float]] = deque()
         self._cpu = (0.0, self._log.at_s())
@@ -158,6 +160,11 @@ class Attached:
             attached=True,
         )
 
+    @property
+    def undone(self) -> int:
+        """Units that ninja has not done."""
+        return self._progress.undone
+
     def picture(self) -> BoardState:
         """For the board."""
         state = board_state(self.state, now_s=self._log.at_s())
@@ -173,6 +180,9 @@ class Attached:
         self._kills = kills
         seen = self._progress.look(self._compilers.tree, self._compilers.outputs, self._compilers.began_s)
         self._log.add(*seen, *found)
+        if self._progress.unread and not self._said:
+            self._said = True
+            self._log.tell(self._progress.unread, warning=True)
         held_mib = self._compilers.held_mib
         self._reading = reading = self._sensor.read(held_mib)
         allowed = allowance(reading, held_mib)
@@ -326,9 +336,8 @@ class Attached:
     def _summary(self, at_s: float, *, left: bool) -> Summary:
         """Of a build that is not our child nobody tells how it ended: it failed where the kernel ended a compiler, or
         where ninja left something undone."""
-        state, counts, planned = self.state, self.state.counts, self._progress.planned
-        undone = planned is not None and counts.units_done < planned
-        failed = not left and (self._kills > 0 or undone)
+        state, counts = self.state, self.state.counts
+        failed = not left and (self._kills > 0 or self.undone > 0)
         result = BuildResult.INTERRUPTED if left else BuildResult.FAILED if failed else BuildResult.OK
         return Summary(
             result=result,

@@ -58,7 +58,7 @@ def attach(
     finally:
         if summary is None:
             attached.end(left=True)
-    print_notes(_closing(summary, top.title, attached.state.planned))
+    print_notes(_closing(summary, top.title, attached.state.planned, attached.undone))
     return summary.exit_code
 
 
@@ -79,8 +79,8 @@ async def _shown(attached: Attached) -> bool:
     return following.quit
 
 
-def _closing(summary: Summary, title: str, planned: int | None) -> list[str]:
-    of = f"{summary.units} of {planned}" if planned is not None and planned > summary.units else str(summary.units)
+def _closing(summary: Summary, title: str, planned: int | None, undone: int) -> list[str]:
+    of = f"{planned - undone} of {planned}" if planned is not None and undone else str(summary.units)
     took = format_clock(summary.wall_s)
     if summary.result is BuildResult.INTERRUPTED:
         head = f"· {title} goes on; it has run for {took}"

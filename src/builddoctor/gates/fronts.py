@@ -173,6 +173,23 @@ def ninja_log(name: str, argv: Sequence[str], cwd: str) -> Path | None:
     return folder / (named["path"] if named and "$" not in named["path"] else "") / ".ninja_log"
 
 
+def build_file(argv: Sequence[str], cwd: str) -> Path:
+    """What a ninja that works in ``cwd`` builds by."""
+    return Path(cwd, _ninja_file(NINJA_NAMES[0], argv))
+
+
+def within_folder(argv: Sequence[str]) -> list[str]:
+    """A ninja's words without ``-C``: one that runs is in that folder already."""
+    kept: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word == "-C":
+            next(words, "")
+        elif not word.startswith("-C"):
+            kept.append(word)
+    return kept
+
+
 def _asks_only(argv: Sequence[str]) -> bool:
     return any(word.startswith("-t") or word in ("-n", "--version", "-h", "--help") for word in argv)
 

@@ -38,13 +38,17 @@ class NinjaLog:
         self._at = 0
         self._inode = 0
         self._torn = b""
+        self.anew = False
+        """the last call found another file than the one before, and read it from its beginning"""
 
     def new(self) -> list[Done]:
         """Lines that came since the last call, in order; none where it cannot be read."""
+        self.anew = False
         try:
             with self.path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 if status.st_ino != self._inode or status.st_size < self._at:
+                    self.anew = self._inode != 0
                     self._inode, self._at, self._torn = status.st_ino, 0, b""
                 file.seek(self._at)
                 text = self._torn + file.read(MOST_BYTES)

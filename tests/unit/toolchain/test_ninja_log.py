@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builddoctor.toolchain.ninja_log import Done, NinjaLog, of_this_run
 
@@ -51,3 +53,42 @@ def test_lines_of_this_run_are_the_last_in_which_ends_only_rise() -> None:
     assert of_this_run(earlier + now, running_s=10) == now
     assert of_this_run(earlier, running_s=10) == []
     assert of_this_run([], running_s=10) == []
+
+
+times = st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**7)), max_size=12)
+
+
+@pytest.mark.parametrize("version", [5, 6, 7])
+@given(times=times, cuts=st.lists(st.integers(0, 400), max_size=8))
+def test_it_may_be_read_at_any_byte(
+    tmp_path_factory: pytest.TempPathFactory, version: int, times: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    """All lines, each once and in order, wherever it was cut; the last may lack its end."""
+    lines = [f"{start}\t{end}\t{9 * 10**18}\td/{at}.o\t{at:x}\n" for at, (start, end) in enumerate(times)]
+    text = f"# ninja log v{version}\n{''.join(lines)}7\t8".encode()
+    log = NinjaLog(tmp_path_factory.mktemp("log") / ".ninja_log")
+    found = []
+    for cut in [*sorted(cuts), len(text)]:
+        log.path.write_bytes(text[:cut])
+        found += log.new()
+        assert not log.anew
+    assert found == [Done(start / 1000, end / 1000, f"d/{at}.o") for at, (start, end) in enumerate(times)]
+
+
+def test_a_log_that_was_cut_is_read_anew(log: NinjaLog) -> None:
+    """In its place: a file of the same number that is shorter now."""
+    log.path.write_text(HEAD + ONE + TWO)
+    log.new()
+    assert not log.anew
+    log.path.write_text(HEAD + TWO)
+    assert log.new() == [Done(0.1, 2.5, "two.o")]
+    assert log.anew
+
+
+@given(earlier=times, ends=st.lists(st.integers(0, 900), max_size=12))
+def test_no_line_of_this_run_is_taken_for_an_earlier_one(earlier: list[tuple[int, int]], ends: list[int]) -> None:
+    """Whatever ran before, in whatever order."""
+    before = [Done(start / 1000, end / 1000, "old") for start, end in earlier]
+    now = [Done(0.0, float(end), "new") for end in sorted(ends)]
+    found = of_this_run(before + now, running_s=900)
+    assert found[len(found) - len(now) :] == now
