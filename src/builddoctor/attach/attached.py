@@ -323,6 +323,8 @@ class Attached:
             elif isinstance(decision, Continue):
                 self._stopped.go_on(decision.process)
         self._stopped.keep_only(scheduler.paused)
+        if self._keeper is not None:
+            self._keeper.lives()
         soon_s = allowed.kill_headroom_mib / (4 * FILL_MIB_S)
         self.every_s = min(EVERY_S, max(SHORTEST_S, soon_s)) if held_mib else EVERY_S
 

@@ -1,13 +1,14 @@
 """Processes that are stopped for a while (SIGSTOP), each held by a pidfd, and let go again (SIGCONT).
 
 Covers: one supervisor's; that a signal never reaches another process which got the same number; a keeper that lets all
-of them go should the supervisor die (``keeper_program``).
+of them go should the supervisor die, be stopped or hang (``keeper_program``).
 Does *not* cover: which are stopped and when they go on (``scheduler.ungated``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 from collections.abc import Collection
@@ -17,6 +18,9 @@ from builddoctor.gates import keeper_program
 from builddoctor.gates.guardian import PidHandle
 from builddoctor.gates.overlay import interpreter
 from builddoctor.system.process import Processes
+
+SILENCE_S = 10.0
+"""A supervisor looks at memory once a second and more."""
 
 
 class Stopped:
@@ -53,34 +57,46 @@ class Stopped:
 
     def go_on(self, process: UngatedProcess) -> None:
         """Let it go on."""
-        handle = self._held.pop(process.key, None)
-        if handle is not None:
-            handle.send(signal.SIGCONT)
-            handle.close()
+        self._let_go(process.key)
 
     def keep_only(self, keys: Collection[tuple[int, int]]) -> None:
         """All others go on: ended, or let go on by something else; or they wait for a disk, and will stop when that
         has answered."""
         for key in [key for key in self._held if key not in keys]:
-            handle = self._held.pop(key)
-            handle.send(signal.SIGCONT)
-            handle.close()
+            self._let_go(key)
 
     def release(self) -> None:
         """All go on, whatever is decided."""
         self.keep_only(())
 
+    def _let_go(self, key: tuple[int, int]) -> None:
+        handle = self._held.pop(key, None)
+        if handle is None:
+            return
+        handle.send(signal.SIGCONT)
+        handle.close()
+        if self._keeper is not None:
+            self._keeper.goes_on(key)
+
 
 class Keeper:
-    """A process of a few MiB that outlives us, should we be killed: it lets go what we have stopped."""
+    """A process of a few MiB that outlives us, should we be killed: it lets go what we have stopped.
 
-    def __init__(self) -> None:
+    So it does when it hears nothing for ``silence_s``: Ctrl-Z, a debugger, or a disk that does not answer holds us up,
+    and nobody looks at memory any more. ``lives`` has to be called more often than that.
+    """
+
+    def __init__(self, *, silence_s: float = SILENCE_S) -> None:
         self._process = subprocess.Popen(
-            [interpreter(), "-IS", keeper_program.__file__],
+            [interpreter(), "-IS", keeper_program.__file__, str(silence_s)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
+            bufsize=0,
             start_new_session=True,
         )
+        assert self._process.stdin is not None, "it was asked for"
+        # One that does not read any more is none.
+        os.set_blocking(self._process.stdin.fileno(), False)
 
     @property
     def pid(self) -> int:
@@ -88,17 +104,28 @@ class Keeper:
 
     def stops(self, process: UngatedProcess) -> bool:
         """It is about to be stopped; False where the keeper is gone, so that it must not be."""
-        assert self._process.stdin is not None, "it was asked for"
-        try:
-            self._process.stdin.write(f"{process.pid} {process.start_ticks}\n".encode())
-            self._process.stdin.flush()
-        except OSError:
-            return False
-        return self._process.poll() is None
+        return self._say("+{1} {0}\n".format(*process.key)) and self._process.poll() is None
+
+    def goes_on(self, key: tuple[int, int]) -> None:
+        """It is not ours any more: whoever stops it now has reasons of their own."""
+        self._say("-{1} {0}\n".format(*key))
+
+    def lives(self) -> None:
+        """We do, and look at memory."""
+        self._say("\n")
 
     def close(self) -> None:
-        """We let all go ourselves; a second SIGCONT changes nothing."""
+        """We let all go ourselves before."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         self._process.wait()
+
+    def _say(self, line: str) -> bool:
+        assert self._process.stdin is not None, "it was asked for"
+        text = line.encode()
+        try:
+            # None where it does not read any more.
+            return self._process.stdin.write(text) == len(text)
+        except OSError:
+            return False
