@@ -59,7 +59,7 @@ from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.platform import usable_cores
 from builddoctor.system.pressure import PressureSensor
 from builddoctor.system.process import Processes
-from builddoctor.system.root import Clock, SeenFrom, SystemRoot, monotonic, page_size, since_boot
+from builddoctor.system.root import Clock, SeenFrom, SystemRoot, page_size, since_boot
 from builddoctor.trace.board import board_state
 from builddoctor.trace.masking import mask_argv
 from builddoctor.trace.state import BuildState
@@ -87,9 +87,9 @@ class Attached:
         guard: bool,
         trace: str = "",
         path: Path = Path("/"),
-        clock: Clock = monotonic,
+        clock: Clock = since_boot,
     ) -> None:
-        """``path``: the system's root."""
+        """``path``: the system's root. ``clock``: goes on while the machine sleeps, as start times of processes do."""
         self._top = top
         self._clock = clock
         self._root = SystemRoot(path)
@@ -269,6 +269,7 @@ class Attached:
             growth_mib_s=growth_mib_s,
             stalled_share=self._stalled_share(at_s),
             kernel_kills=self._kills,
+            compilers_killed=self._compilers.killed,
             others_idle_s=at_s - self._cpu[1],
             waits_in=f"{leaves[0].name} (pid {leaves[0].pid})" if leaves else f"pid {self._top.pid} itself",
             guarded=self._scheduler is not None,
@@ -339,7 +340,7 @@ class Attached:
         """Of a build that is not our child nobody tells how it ended: it failed where the kernel ended a compiler, or
         where ninja left something undone."""
         state, counts = self.state, self.state.counts
-        failed = not left and (self._kills > 0 or self.undone > 0)
+        failed = not left and (self._compilers.killed > 0 or self.undone > 0)
         result = BuildResult.INTERRUPTED if left else BuildResult.FAILED if failed else BuildResult.OK
         return Summary(
             result=result,

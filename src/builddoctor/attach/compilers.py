@@ -66,6 +66,8 @@ class Compilers:
         """the build's own process at the last look, and all below it"""
         self.outputs: dict[str, str] = {}
         """units by the path of their output"""
+        self.killed = 0
+        """those that the kernel ended, as far as its counter tells"""
         self._top = top
         self._boot_s = boot_s
         self._root = root
@@ -110,6 +112,7 @@ class Compilers:
                 events.append(self._found(key, process, self._drivers.get(_key(driver)), at_s))
         gone = [self.running.pop(key) for key in [key for key in self.running if key not in seen]]
         killed = sorted(gone, key=lambda each: -each.rss_mib)[:kernel_kills]
+        self.killed += len(killed)
         for each in gone:
             events.append(self._ended(each, at_s, killed=each in killed))
         for key in [key for key in self._drivers if key not in drivers]:

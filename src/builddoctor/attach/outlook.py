@@ -35,7 +35,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     stalled_share: float | None
     """of the last seconds in which all processes waited for memory; None where the kernel does not say"""
     kernel_kills: int
-    """since the build was attached to"""
+    """in its memory limit, since the build was attached to"""
+    compilers_killed: int
+    """compilers that went with one of these"""
     others_idle_s: float
     """for how long nothing of the build took processor time"""
     waits_in: str
@@ -68,10 +70,19 @@ def _hangs(running: Sequence[Running], now_s: float, around: Surroundings, pause
 
 def _verdict(running: Sequence[Running], now_s: float, around: Surroundings, paused: frozenset[int]) -> str:
     if _hangs(running, now_s, around, paused):
-        return _stuck(running, around)
+        return _stuck(running, now_s, around)
     if around.stalled_share is not None and around.stalled_share >= STALLED_SHARE:
         return f"it starves: all of it waited for memory in {around.stalled_share:.0%} of the last seconds"
-    at_work = [each for each in running if now_s - each.worked_s < IDLE_S and each.pid not in paused]
+    ours = [each for each in running if each.pid not in paused]
+    at_work = [each for each in ours if now_s - each.worked_s < IDLE_S]
+    if not at_work and ours:
+        idle = max(ours, key=lambda each: each.worked_s)
+        return (
+            _idle(ours, now_s)
+            or f"{_named(idle)} has taken no processor time for {_for(idle, now_s)}; what does is no compiler"
+        )
+    if not at_work and paused:
+        return f"--guard has stopped {counted(len(paused), 'compiler')} until there is memory"
     if not at_work:
         return "it works, but nothing compiles just now"
     longest = min(at_work, key=lambda each: each.began_s)
@@ -83,22 +94,35 @@ def _verdict(running: Sequence[Running], now_s: float, around: Surroundings, pau
     return f"it does not hang: {longest.name} has worked {on}"
 
 
-def _stuck(running: Sequence[Running], around: Surroundings) -> str:
+def _stuck(running: Sequence[Running], now_s: float, around: Surroundings) -> str:
     for_s = format_clock(around.others_idle_s)
+    where = f": it waits in {around.waits_in}" if around.waits_in else ""
+    return _idle(running, now_s) or f"it seems to hang: nothing of it has taken processor time for {for_s}{where}"
+
+
+def _idle(running: Sequence[Running], now_s: float) -> str:
+    """Of compilers that take no processor time, what one of them waits for, where its state says so."""
     stopped = next((each for each in running if each.state == "T"), None)
     if stopped is not None:
-        return f"{stopped.name} (pid {stopped.pid}) was stopped {for_s} ago, not by us: `kill -CONT {stopped.pid}`"
+        return f"{_named(stopped)} was stopped {_for(stopped, now_s)} ago, not by us: `kill -CONT {stopped.pid}`"
     disk = next((each for each in running if each.state == "D"), None)
-    if disk is not None:
-        return f"{disk.name} (pid {disk.pid}) has waited for a disk or for memory for {for_s}"
-    where = f": it waits in {around.waits_in}" if around.waits_in else ""
-    return f"it seems to hang: nothing of it has taken processor time for {for_s}{where}"
+    return f"{_named(disk)} has waited for a disk or for memory for {_for(disk, now_s)}" if disk is not None else ""
+
+
+def _named(each: Running) -> str:
+    return f"{each.name} (pid {each.pid})"
+
+
+def _for(each: Running, now_s: float) -> str:
+    return format_clock(now_s - each.worked_s)
 
 
 def _threat(running: Sequence[Running], around: Surroundings) -> str:
-    if around.kernel_kills:
-        kills = f"{counted(around.kernel_kills, 'compiler')}" if around.kernel_kills > 1 else "a compiler"
+    if around.compilers_killed:
+        kills = f"{counted(around.compilers_killed, 'compiler')}" if around.compilers_killed > 1 else "a compiler"
         return f"the kernel has ended {kills} for want of memory: this build fails, or has failed"
+    if around.kernel_kills:
+        return f"the kernel has ended {counted(around.kernel_kills, 'process')} in its memory limit, none that was seen"
     soon_s = around.headroom_mib / around.growth_mib_s if around.growth_mib_s > 0 else float("inf")
     short = around.headroom_mib < around.reserve_mib
     if not short and soon_s > SOON_S:

@@ -19,6 +19,7 @@ from builddoctor.core.board import EventRow
 from builddoctor.core.errors import UsageError
 from builddoctor.core.events import BuildResult, Summary
 from builddoctor.core.units import counted, format_clock, format_gib
+from builddoctor.gates.stopping import why_not
 from builddoctor.system.root import SystemRoot, monotonic
 
 
@@ -48,6 +49,11 @@ def attach(
     if top.supervised:
         raise UsageError(
             f"{top.title} (pid {top.pid}) runs under builddoctor already", hint="`builddoctor watch` shows its board"
+        )
+    if guard and (reason := why_not(top.pid)):
+        raise UsageError(
+            f"--guard could not stop the compilers of {top.title} (pid {top.pid}): {reason}",
+            hint=f"as root: `builddoctor attach {top.pid} --guard`; without --guard it is shown all the same",
         )
     if not top.builds:
         print_notes([f"· {top.title} (pid {top.pid}) is no build tool, and compiles nothing yet: shown all the same"])
@@ -87,9 +93,8 @@ def _closing(summary: Summary, title: str, planned: int | None, undone: int) -> 
     elif summary.result is BuildResult.OK:
         head = f"✓ {title} has ended after {took}; how, only what started it knows"
     elif summary.kernel_oom_kills:
-        head = (
-            f"✗ {title} has ended after {took}: the kernel killed {counted(summary.kernel_oom_kills, 'process')} of it"
-        )
+        kills = counted(summary.kernel_oom_kills, "process")
+        head = f"✗ {title} has ended after {took}: the kernel killed {kills} in its memory limit"
     else:
         head = f"✗ {title} has ended after {took}, with units undone"
     paused = f" · {counted(summary.paused, 'pause')}" if summary.paused else ""

@@ -7,11 +7,11 @@ Does *not* cover: where its state comes from, the board itself (``ui.board``).
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 
 from builddoctor.core.board import BoardState, EventRow
+from builddoctor.gates.guardian import heeded_signals
 from builddoctor.system.root import Clock
 from builddoctor.ui.board import LiveBoard
 from builddoctor.ui.layout import UNICODE, signs_for
@@ -50,9 +50,9 @@ class Following:
         self._ended = asyncio.Event()
 
     async def show(self) -> None:
-        """Until it ends, or is quitted: by ``q``, Ctrl-C, or SIGTERM."""
+        """Until it ends, or is quitted: by ``q``, Ctrl-C, or SIGTERM. Under `nohup` it goes on without its terminal."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in heeded_signals():
             loop.add_signal_handler(number, self._quit)
         if self._board:
             await self._on_board()

@@ -14,13 +14,33 @@ import subprocess
 from collections.abc import Collection
 
 from builddoctor.core.events import UngatedProcess
-from builddoctor.gates import keeper_program
-from builddoctor.gates.guardian import PidHandle
+from builddoctor.gates import guardian_program, keeper_program
+from builddoctor.gates.guardian import PidHandle, hold
 from builddoctor.gates.overlay import interpreter
 from builddoctor.system.process import Processes
 
 SILENCE_S = 10.0
 """A supervisor looks at memory once a second and more."""
+
+
+def why_not(pid: int) -> str:
+    """Why processes like this one cannot be stopped by us; empty where they can."""
+    try:
+        held = hold(pid)
+    except ProcessLookupError:
+        return ""
+    except OSError as error:
+        return f"this system holds no process for us ({error.strerror}; Linux before 5.3 cannot)"
+    try:
+        guardian_program.pidfd_send_signal(held, 0)  # type: ignore[no-untyped-call]
+    except PermissionError:
+        return "they are another user's"
+    except OSError:
+        # It has just ended.
+        return ""
+    finally:
+        os.close(held)
+    return ""
 
 
 class Stopped:

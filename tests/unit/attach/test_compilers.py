@@ -77,6 +77,8 @@ def test_what_the_kernel_ended_is_the_largest_that_went(seen: Seen) -> None:
     ended = [each for each in seen.look(planted(10, name="ninja"), kernel_kills=1) if isinstance(each, PhaseEnded)]
     told = {each.peak_mib: each.outcome for each in ended}
     assert told == {900.0: Outcome.KILLED_BY_KERNEL, 100.0: Outcome.OK}
+    seen.look(planted(10, name="ninja"), kernel_kills=1)
+    assert seen.compilers.killed == 1
 
 
 def test_a_driver_of_conda_makes_a_unit(seen: Seen) -> None:

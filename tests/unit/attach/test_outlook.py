@@ -22,6 +22,7 @@ CALM = Surroundings(
     growth_mib_s=0.0,
     stalled_share=0.0,
     kernel_kills=0,
+    compilers_killed=0,
     others_idle_s=0.0,
     waits_in="sh (pid 7)",
     guarded=False,
@@ -79,6 +80,31 @@ def test_what_we_have_stopped_does_not_hang() -> None:
     assert not said(running(worked_s=NOW_S - 90), others_idle_s=0.0).hangs
 
 
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("S", "cicc (pid 42) has taken no processor time for 1:30; what does is no compiler"),
+        ("T", "cicc (pid 42) was stopped 1:30 ago, not by us: `kill -CONT 42`"),
+        ("D", "cicc (pid 42) has waited for a disk or for memory for 1:30"),
+    ],
+)
+def test_a_compiler_that_waits_beside_a_program_that_works_is_said(state: str, words: str) -> None:
+    """pip's spinner turns all the same."""
+    assert said(running(worked_s=NOW_S - 90, state=state), others_idle_s=0.0).verdict == words
+    both = said(running(worked_s=NOW_S - 90, state=state), running(pid=43), others_idle_s=0.0)
+    assert both.verdict == "it works: 1 compiler at work"
+
+
+def test_where_the_guard_has_stopped_all_that_is_said() -> None:
+    told = said(running(worked_s=NOW_S - 90, state="T"), others_idle_s=90.0, paused=(42,))
+    assert told.verdict == "--guard has stopped 1 compiler until there is memory"
+
+
+def test_a_kill_beside_the_build_is_not_put_down_to_it() -> None:
+    """A limit may have more in it than one build."""
+    assert said(kernel_kills=1).threat == "the kernel has ended 1 process in its memory limit, none that was seen"
+
+
 def test_memory_that_will_be_full_is_a_threat() -> None:
     """With when, at this rate, and what can be done; one compiler alone cannot be helped by stopping it."""
     two = (running(), running(pid=43))
@@ -91,7 +117,9 @@ def test_memory_that_will_be_full_is_a_threat() -> None:
 
 
 def test_a_kill_and_starving_are_said() -> None:
-    assert said(kernel_kills=2).threat.startswith("the kernel has ended 2 compilers for want of memory")
+    assert said(kernel_kills=2, compilers_killed=2).threat.startswith(
+        "the kernel has ended 2 compilers for want of memory"
+    )
     assert said(running(), stalled_share=0.45).verdict.startswith("it starves: all of it waited for memory in 45%")
 
 
