@@ -246,7 +246,9 @@ class Progress:
         )
         if left is None or (foreseen.count >= to_come and len(known) == len(open_s)):
             return left
-        return TimeLeft(low_s=left.low_s / UNKNOWN_LOW, high_s=left.high_s * UNKNOWN_HIGH)
+        # Of a unit that nobody has seen before it may be the last second.
+        low_s = left.low_s / UNKNOWN_LOW if to_come else 0.0
+        return TimeLeft(low_s=low_s, high_s=left.high_s * UNKNOWN_HIGH)
 
     def _ninja(self, process: TreeProcess, call: Call, began_s: float, file: BuildFile) -> Ninja | None:
         words = within_folder(call.argv[1:])
