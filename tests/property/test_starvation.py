@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builddoctor.core.events import Admit, MemorySampled, PhaseAsked, PhaseEnded, TimePassed
+from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase, PhaseKind
 from builddoctor.scheduler.scheduler import DRAIN_AFTER_S
 from support.examples import examples
@@ -42,6 +43,9 @@ class Told:
 
     def wall_s(self, phase: Phase) -> float:
         return float(phase.source)
+
+    def course(self, phase: Phase) -> Course:
+        return ()
 
     def outlook(self, unit_id: str, phase: Phase | None) -> list[ExpectedPhase]:
         return []

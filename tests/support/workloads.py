@@ -7,19 +7,23 @@ Does *not* cover: workloads of real builds (``support.measured_builds``).
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import pairwise
 
 import msgspec
 
+from builddoctor.core.past import Course as SeenCourse
 from builddoctor.core.past import PastPhase, PastUnit, Seen, UnitKey
 from builddoctor.core.phase import PhaseKind
+from builddoctor.estimation.course import CourseWatch
 from builddoctor.simulate.engine import Known
-from builddoctor.simulate.workload import Course, Growth, PhaseWork, UnitWork, Workload, course_of, unit_id
+from builddoctor.simulate.workload import Course, Growth, PhaseWork, UnitWork, Workload, course_of, held_share, unit_id
 
 HEAVY_SHARE = 0.15
 HOST_SHARE = 0.23
 MOST_MIB = 6000.0
+LOOK_S = 0.1
 
 
 def without_links(workload: Workload) -> Workload:
@@ -27,12 +31,15 @@ def without_links(workload: Workload) -> Workload:
     return msgspec.structs.replace(workload, units=tuple(unit for unit in workload.units if not unit.after_all))
 
 
-def disturbed(workload: Workload, *, share: float, seed: int) -> Workload:
-    """The same build with each phase's peak changed by up to ``share`` of it, up or down, evenly."""
+def disturbed(workload: Workload, *, share: float, seed: int, times: float = 0.0) -> Workload:
+    """The same build with each phase's peak changed by up to ``share`` of it, up or down, evenly; and its time by up to
+    ``times``."""
     chance = random.Random(seed)
 
     def moved(phase: PhaseWork) -> PhaseWork:
-        return msgspec.structs.replace(phase, peak_mib=phase.peak_mib * chance.uniform(1.0 - share, 1.0 + share))
+        peak_mib = phase.peak_mib * chance.uniform(1.0 - share, 1.0 + share)
+        wall_s = phase.wall_s * chance.uniform(1.0 - times, 1.0 + times) if times else phase.wall_s
+        return msgspec.structs.replace(phase, peak_mib=peak_mib, wall_s=wall_s)
 
     units = tuple(
         msgspec.structs.replace(unit, phases=tuple(moved(phase) for phase in unit.phases)) for unit in workload.units
@@ -97,7 +104,7 @@ def _key(workload: Workload, unit: UnitWork) -> UnitKey:
 def _past(key: UnitKey, unit: UnitWork) -> PastUnit:
     seen: dict[tuple[PhaseKind, str, str], list[Seen]] = {}
     for each in unit.phases:
-        figures = Seen(input_mib=each.input_mib, peak_mib=each.peak_mib, wall_s=each.wall_s)
+        figures = Seen(input_mib=each.input_mib, peak_mib=each.peak_mib, wall_s=each.wall_s, course=_watched(each))
         seen.setdefault((each.kind, each.arch, each.tool), []).append(figures)
     return PastUnit(
         key=key,
@@ -105,6 +112,19 @@ def _past(key: UnitKey, unit: UnitWork) -> PastUnit:
             PastPhase(kind=kind, arch=arch, tool=tool, seen=tuple(found)) for (kind, arch, tool), found in seen.items()
         ),
     )
+
+
+def _watched(phase: PhaseWork) -> SeenCourse:
+    """As the history has it, of a phase whose curve is known: looked at ten times a second."""
+    if not phase.curve:
+        return ()
+    course, bend, watch = course_of(phase, "flat"), 0, CourseWatch(0.0)
+    for look in range(1, 1 + math.floor(phase.wall_s / LOOK_S)):
+        done = min(1.0, look * LOOK_S / phase.wall_s)
+        while bend + 1 < len(course) and course[bend + 1][0] <= done:
+            bend += 1
+        watch.looked(look * LOOK_S, phase.peak_mib * held_share(course, bend, done))
+    return watch.course(peak_mib=phase.peak_mib, wall_s=phase.wall_s)
 
 
 def _device(chance: random.Random, archs: tuple[str, ...], *, heavy: bool) -> tuple[PhaseWork, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from builddoctor.core.board import BoardState, RunningRow
 from builddoctor.core.events import TRACE_SCHEMA, BuildResult, Header, MemorySampled, PhaseAsked, PhaseEnded, Summary
+from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase, PhaseKind, Unit
 
 
@@ -46,6 +47,9 @@ class TableEstimator:
     @property
     def pace(self) -> float:
         return 1.0
+
+    def course(self, phase: Phase) -> Course:
+        return ()
 
     def outlook(self, unit_id: str, phase: Phase | None) -> Sequence[ExpectedPhase]:
         return ()

@@ -12,6 +12,10 @@ import msgspec
 
 from builddoctor.core.phase import PhaseKind
 
+Course = tuple[tuple[float, float], ...]
+"""What a phase held while it ran, as steps: (until this share of its time, MiB at most). Shares rise to 1; MiB may fall.
+Empty where it is not known."""
+
 
 class UnitKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A unit by what stays the same from build to build: no absolute folder, no process, no time."""
@@ -40,6 +44,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input_mib: float
     peak_mib: float
     wall_s: float
+    course: Course = ()
 
 
 class PastPhase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

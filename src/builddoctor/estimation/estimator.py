@@ -17,8 +17,9 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from builddoctor.core.past import PastUnit, UnitKey
+from builddoctor.core.past import Course, PastUnit, UnitKey
 from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase, PhaseKind
+from builddoctor.estimation.course import together
 from builddoctor.estimation.error_model import Book
 from builddoctor.estimation.features import Clue, Done, UnitNotes, clues
 from builddoctor.estimation.past import ONE_BUILD, Past, recall, size_of
@@ -99,6 +100,10 @@ class Estimator(Protocol):
         """Time expected of this phase alone."""
         ...
 
+    def course(self, phase: Phase) -> Course:
+        """What this phase will hold while it runs, in shares of its peak; empty where no earlier build shows it."""
+        ...
+
     @property
     def pace(self) -> float:
         """What phases take in this build over what earlier builds or a recipe say."""
@@ -171,6 +176,15 @@ class LearningEstimator:
 
     def wall_s(self, phase: Phase) -> float:
         return self._run_times.wall_s(phase, self._units.get(phase.unit_id, self._nothing))
+
+    def course(self, phase: Phase) -> Course:
+        """Of the same unit, made in the same way, and only while it behaves as it did: whatever is carried over from
+        another leaves the times of rise and fall too uncertain to pack by."""
+        notes = self._notes(phase.unit_id)
+        base = self._past_base(phase, notes)
+        if base is None or base[1].distance > ONE_BUILD or notes.staleness > 0:
+            return ()
+        return together(base[1].courses)
 
     @property
     def pace(self) -> float:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from builddoctor.core.past import PastPhase, PastUnit, Seen, UnitKey
+from builddoctor.core.past import Course, PastPhase, PastUnit, Seen, UnitKey
 from builddoctor.core.phase import ExpectedPhase, Phase, PhaseKind
 
 OTHER_OPTIONS = 0.3
@@ -71,6 +71,8 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     """residual from the median to the largest; 0: as in what was seen"""
     origin: str = "history"
     """or ``recipe``"""
+    courses: tuple[Course, ...] = ()
+    """what it held while it ran, in each build that saw it"""
 
 
 def recall(phase: Phase, now: UnitKey | None, past: PastUnit) -> Past | None:
@@ -97,6 +99,7 @@ def recall(phase: Phase, now: UnitKey | None, past: PastUnit) -> Past | None:
         input_mib=then_mib,
         spread=found.spread,
         origin=found.origin,
+        courses=tuple([each.course for each in alike if each.course]),
     )
 
 

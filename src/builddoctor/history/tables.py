@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
-from builddoctor.core.past import FinishedPhase, FinishedUnit, PastPhase, Seen, UnitKey
+from builddoctor.core.past import Course, FinishedPhase, FinishedUnit, PastPhase, Seen, UnitKey
 from builddoctor.core.phase import PhaseKind
 
 STEPS: tuple[tuple[str, ...], ...] = (
@@ -149,14 +150,34 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) and 0 < value <= MOST_BUILDS else 1
 
 
+class _Row(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """One ``Seen`` as it is kept."""
+
+    input_mib: float
+    peak_mib: float
+    wall_s: float
+    course: Course = ()
+
+
 def seen_of(text: str) -> tuple[Seen, ...]:
-    rows = msgspec.json.decode(text, type=list[tuple[float, float, float]])
     return tuple(
-        Seen(input_mib=input_mib, peak_mib=peak_mib, wall_s=wall_s)
-        for input_mib, peak_mib, wall_s in rows
+        Seen(
+            input_mib=row.input_mib,
+            peak_mib=row.peak_mib,
+            wall_s=row.wall_s,
+            course=row.course if _can_be(row.course) else (),
+        )
+        for row in msgspec.json.decode(text, type=list[_Row])
         # A damaged or edited file: figures that no compiler has.
-        if 0 <= input_mib <= LARGEST_MIB and 0 < peak_mib <= LARGEST_MIB and 0 <= wall_s <= LONGEST_S
+        if 0 <= row.input_mib <= LARGEST_MIB and 0 < row.peak_mib <= LARGEST_MIB and 0 <= row.wall_s <= LONGEST_S
     )
+
+
+def _can_be(course: Course) -> bool:
+    """Shares rise from above 0 to 1, and something was held."""
+    shares = [0.0, *(until for until, _ in course)]
+    rises = all(since < until for since, until in pairwise(shares)) and shares[-1] == 1.0
+    return rises and all(0 <= mib <= LARGEST_MIB for _, mib in course) and any(mib > 0 for _, mib in course)
 
 
 def fits_archs(made_for: str, archs: Sequence[str]) -> bool:
@@ -167,7 +188,7 @@ def fits_archs(made_for: str, archs: Sequence[str]) -> bool:
 
 def work_of(builds: object, seen: object) -> float:
     """Seconds that one phase takes in a build, however often it runs in it; 0 for a row that makes no sense."""
-    walls_s = [wall_s for _, _, wall_s in _seen_or_nothing(seen)]
+    walls_s = [each.wall_s for each in _seen_or_nothing(seen)]
     return sum(walls_s) / min(_count(builds), KEPT_BUILDS, len(walls_s)) if walls_s else 0.0
 
 
@@ -197,18 +218,20 @@ def _record_phases(
         "SELECT builds, seen FROM phases WHERE unit = ? AND kind = ? AND arch = ? AND tool = ?", (unit_id, *place)
     ).fetchone()
     builds, seen = (1, []) if known is None else (_count(known[0]) + 1, _seen_or_nothing(known[1]))
-    seen += [
-        (round(each.seen.input_mib, 6), round(each.seen.peak_mib, 2), round(each.seen.wall_s, 3)) for each in phases
-    ]
+    seen += [each.seen for each in phases]
     seen = seen[-min(MOST_SEEN, KEPT_BUILDS * len(phases)) :]
     db.execute(
         "INSERT OR REPLACE INTO phases (unit, kind, arch, tool, builds, seen, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (unit_id, *place, builds, msgspec.json.encode(seen).decode(), ended_at),
+        (unit_id, *place, builds, msgspec.json.encode([_row(each) for each in seen]).decode(), ended_at),
     )
 
 
-def _seen_or_nothing(text: object) -> list[tuple[float, float, float]]:
+def _row(seen: Seen) -> _Row:
+    return _Row(round(seen.input_mib, 6), round(seen.peak_mib, 2), round(seen.wall_s, 3), seen.course)
+
+
+def _seen_or_nothing(text: object) -> list[Seen]:
     try:
-        return [(each.input_mib, each.peak_mib, each.wall_s) for each in seen_of(str(text))]
+        return list(seen_of(str(text)))
     except (ValueError, msgspec.MsgspecError):
         return []

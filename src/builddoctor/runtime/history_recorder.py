@@ -20,10 +20,11 @@ from pathlib import Path
 import msgspec
 
 from builddoctor.core.board import TimeLeft
-from builddoctor.core.events import Admit, Event, PhaseAsked, PhaseEnded, UnitEnded
+from builddoctor.core.events import Admit, Event, MemorySampled, PhaseAsked, PhaseEnded, UnitEnded
 from builddoctor.core.past import FinishedPhase, FinishedUnit, PastUnit, Seen, UnitKey
 from builddoctor.core.phase import Outcome, Phase, Unit
 from builddoctor.core.units import printable
+from builddoctor.estimation.course import CourseWatch
 from builddoctor.estimation.time_left import ForeseenWork, OpenUnit, Works, time_left
 from builddoctor.history.store import History, Opened
 from builddoctor.runtime.recipe_use import RecipeUse
@@ -84,6 +85,8 @@ class HistoryRecorder:
         self._recipe = recipe
         self._phases: dict[int, Phase] = {}
         """that asked and have not ended"""
+        self._courses: dict[int, CourseWatch] = {}
+        """of those that run"""
         self._projects = Projects(cwd)
         self._tools = tools
         self._path = path
@@ -148,20 +151,28 @@ class HistoryRecorder:
             if event.thrift:
                 # It takes less than it will without.
                 self._phases.pop(event.phase_id, None)
+            self._courses[event.phase_id] = CourseWatch(event.at_s)
+        elif isinstance(event, MemorySampled):
+            for phase_id, rss_mib in event.rss_mib:
+                if (watch := self._courses.get(phase_id)) is not None:
+                    watch.looked(event.at_s, rss_mib)
         elif isinstance(event, PhaseEnded):
+            watch = self._courses.pop(event.phase_id, None)
             if event.outcome not in KILLED and (phase := self._phases.pop(event.phase_id, None)) is not None:
-                self._phase_ended(phase, event)
+                self._phase_ended(phase, event, watch)
         elif isinstance(event, UnitEnded):
             self._unit_ended(event.unit_id)
 
-    def _phase_ended(self, phase: Phase, event: PhaseEnded) -> None:
+    def _phase_ended(self, phase: Phase, event: PhaseEnded, watch: CourseWatch | None) -> None:
         """Only a phase that did all its work shows what it needs."""
-        if event.outcome is Outcome.OK and phase.unit_id in self._keys and event.peak_mib > 0:
-            seen = Seen(input_mib=phase.input_mib, peak_mib=event.peak_mib, wall_s=event.wall_s)
+        peak_mib, wall_s = event.peak_mib, event.wall_s
+        if event.outcome is Outcome.OK and phase.unit_id in self._keys and peak_mib > 0:
+            course = watch.course(peak_mib=peak_mib, wall_s=wall_s) if watch is not None else ()
+            seen = Seen(input_mib=phase.input_mib, peak_mib=peak_mib, wall_s=wall_s, course=course)
             found = FinishedPhase(kind=phase.kind, arch=phase.arch, tool=phase.tool, seen=seen)
             self._learned.setdefault(phase.unit_id, []).append(found)
             if self._recipe is not None:
-                self._recipe.phase_ended(phase, event.peak_mib)
+                self._recipe.phase_ended(phase, peak_mib)
 
     def _unit_ended(self, unit_id: str) -> None:
         key, learned = self._keys.pop(unit_id, None), self._learned.pop(unit_id, [])

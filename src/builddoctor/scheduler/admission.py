@@ -12,9 +12,11 @@ import math
 from collections.abc import Callable, Iterable
 
 from builddoctor.core.events import HoldReason
+from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, Phase
 from builddoctor.estimation.growth import Growth
-from builddoctor.scheduler.forecast import Course, Forecast, course, end_s
+from builddoctor.scheduler.course_forecast import Ahead, CourseForecast, ahead, rising
+from builddoctor.scheduler.forecast import Forecast, Ramp, end_s, ramp
 from builddoctor.scheduler.running_set import SURE_SHARE, Load, Running, RunningSet, risk_share
 from builddoctor.scheduler.wait_queue import KeptPlace, Waiting
 
@@ -38,6 +40,7 @@ class Admission:
         cores: int,
         allowed_mib: float,
         growth: Growth,
+        courses_known: bool,
         wall_s: Callable[[Phase], float],
         urgency: Callable[[str, float], float],
         now_s: float,
@@ -51,9 +54,11 @@ class Admission:
         self._kept_mib = 0.0
         self._largest_next_mib: float | None = None
         self._forecasts: dict[int, Forecast] = {}
-        self._courses: list[tuple[float, Course]] | None = None
+        self._ramps: list[tuple[float, Ramp]] | None = None
         self._most_urgent: tuple[float, float, float] | None = None
-        self._tries = TRIES if growth.seen else 0
+        self._ahead: CourseForecast | None = None
+        self._courses_known = courses_known
+        self._tries = TRIES if growth.seen or courses_known else 0
         self._estimates = ESTIMATES
         self._first: tuple[float, float] | None = None
         """(when the first phase of the queue will find room, what will be left beside it)"""
@@ -116,7 +121,7 @@ class Admission:
     def taken(self, waiting: Waiting) -> None:
         """This phase starts: it is one of ``running`` from now on."""
         self._load = self._load_with(waiting)
-        self._courses = self._most_urgent = self._largest_next_mib = None
+        self._ramps = self._ahead = self._most_urgent = self._largest_next_mib = None
         if self._first is not None and self._wall_s(waiting.phase) > self._first[0]:
             self._first = (self._first[0], self._first[1] - waiting.estimate.peak_mib)
 
@@ -125,11 +130,19 @@ class Admission:
 
     def _fits_in_time(self, waiting: Waiting) -> bool:
         """It does not fit beside the peaks of all, but at every moment beside what they will hold then."""
+        if self._tries <= 0:
+            return False
+        if self._courses_known:
+            self._tries -= 1
+            if self._ahead is None:
+                self._ahead = CourseForecast(self._steps_of(run) for run in self._running)
+            most_mib = self._ahead.most_mib(self._steps(waiting.phase, waiting.course, waiting.estimate.peak_mib))
+            return most_mib + self._kept_mib + self._load_with(waiting).risk_mib <= self._allowed_mib
         full_after = self._growth.full_after(waiting.phase.kind)
-        if not full_after or self._tries <= 0:
+        if not full_after:
             return False
         self._tries -= 1
-        candidate = course(
+        candidate = ramp(
             now_mib=0.0,
             full_mib=waiting.estimate.peak_mib,
             elapsed_s=0.0,
@@ -190,23 +203,40 @@ class Admission:
 
     def _forecast_for(self, urgency: float) -> Forecast:
         """What running phases will hold, for a phase of this urgency: what more urgent units free is not for it."""
-        if self._courses is None:
+        if self._ramps is None:
             self._forecasts = {}
-            self._courses = sorted(
-                ((self._urgency(run.phase.unit_id, run.left_after_s), self._course(run)) for run in self._running),
+            self._ramps = sorted(
+                ((self._urgency(run.phase.unit_id, run.left_after_s), self._ramp(run)) for run in self._running),
                 key=lambda each: -each[0],
             )
-        urgent = sum(after > urgency for after, _ in self._courses)
+        urgent = sum(after > urgency for after, _ in self._ramps)
         if urgent not in self._forecasts:
-            stays = [Course(each.now_mib, each.full_mib, each.full_s, math.inf) for _, each in self._courses[:urgent]]
-            self._forecasts[urgent] = Forecast([*stays, *(each for _, each in self._courses[urgent:])])
+            stays = [Ramp(each.now_mib, each.full_mib, each.full_s, math.inf) for _, each in self._ramps[:urgent]]
+            self._forecasts[urgent] = Forecast([*stays, *(each for _, each in self._ramps[urgent:])])
         return self._forecasts[urgent]
+
+    def _steps_of(self, run: Running) -> Ahead:
+        elapsed_s = self._now_s - run.admitted_at_s
+        return self._steps(run.phase, run.course, run.expected_mib, now_mib=run.rss_mib, elapsed_s=elapsed_s)
+
+    def _steps(
+        self, phase: Phase, course: Course, peak_mib: float, *, now_mib: float = 0.0, elapsed_s: float = 0.0
+    ) -> Ahead:
+        wall_s = self._wall_s(phase)
+        if course:
+            return ahead(course, now_mib=now_mib, peak_mib=peak_mib, elapsed_s=elapsed_s, wall_s=wall_s)
+        return rising(
+            now_mib=now_mib,
+            full_mib=peak_mib,
+            full_s=self._growth.full_after(phase.kind) * wall_s - elapsed_s,
+            end_s=end_s(elapsed_s=elapsed_s, wall_s=wall_s),
+        )
 
     def _end_s(self, run: Running) -> float:
         return end_s(elapsed_s=self._now_s - run.admitted_at_s, wall_s=self._wall_s(run.phase))
 
-    def _course(self, run: Running) -> Course:
-        return course(
+    def _ramp(self, run: Running) -> Ramp:
+        return ramp(
             now_mib=run.rss_mib,
             full_mib=run.expected_mib,
             elapsed_s=self._now_s - run.admitted_at_s,

@@ -27,7 +27,7 @@ MOMENTS = 8
 """Ends of running phases that are looked at; those between count as the next one."""
 
 
-class Course(msgspec.Struct, frozen=True):
+class Ramp(msgspec.Struct, frozen=True):
     """One phase from now on: grows evenly from ``now_mib`` to ``full_mib``, and ends."""
 
     now_mib: float
@@ -43,9 +43,9 @@ class Course(msgspec.Struct, frozen=True):
         return self.now_mib + (self.full_mib - self.now_mib) * after_s / self.full_s
 
 
-def course(*, now_mib: float, full_mib: float, elapsed_s: float, wall_s: float, full_after: float) -> Course:
+def ramp(*, now_mib: float, full_mib: float, elapsed_s: float, wall_s: float, full_after: float) -> Ramp:
     """Of a phase that has run for ``elapsed_s``; ``full_after``: share of its time after which it may be full."""
-    return Course(
+    return Ramp(
         now_mib=now_mib,
         full_mib=full_mib,
         full_s=max(0.0, full_after * wall_s - elapsed_s),
@@ -61,8 +61,8 @@ def end_s(*, elapsed_s: float, wall_s: float) -> float:
 class Forecast:
     """All running phases together, taken once and asked many times."""
 
-    def __init__(self, courses: Iterable[Course]) -> None:
-        left = sorted(courses, key=lambda each: each.end_s)
+    def __init__(self, ramps: Iterable[Ramp]) -> None:
+        left = sorted(ramps, key=lambda each: each.end_s)
         step = max(1, math.ceil(len(left) / MOMENTS))
         self._held: list[tuple[float, float]] = []
         """(moment, what is held up to it), ascending: most of it just before an end"""
@@ -71,7 +71,7 @@ class Forecast:
             self._held.append((moment_s, sum(each.at_mib(moment_s) for each in left)))
             left = left[step:]
 
-    def most_mib(self, candidate: Course) -> float:
+    def most_mib(self, candidate: Ramp) -> float:
         """The most that will be held at once while ``candidate`` runs too."""
         most_mib = candidate.at_mib(candidate.end_s)
         for moment_s, held_mib in self._held:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from builddoctor.core.events import Rise, Throttled
+from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, Phase, PhaseKind
 
 KINDS = tuple(PhaseKind)
@@ -56,6 +57,8 @@ class Running(msgspec.Struct):
     alone: bool
     budget_mib: float
     """the budget when it was admitted"""
+    course: Course = ()
+    """what it will hold while it runs, in shares of its peak; empty where that is not known"""
     left_after_s: float = 0.0
     """what its unit has still to do after it"""
     next_mib: float = 0.0

@@ -153,6 +153,8 @@ class Scheduler:
         self._last_headroom = (-math.inf, 0.0)
         self._interrupted = False
         self._deadline = Deadline(settings.until_s, remaining_s=estimator.remaining_s, cores=self._cores)
+        self._courses_known = False
+        """an earlier build shows what some phases hold while they run"""
         self._short = False
         self._drains_to: Waiting | None = None
         self._open_s = (-math.inf, 0.0)
@@ -407,7 +409,14 @@ class Scheduler:
             self._solo.add(phase.phase_id)
         # It waited its turn once already: as old as its first admission.
         asked_at_s = min(now_s, run.admitted_at_s)
-        waiting = Waiting(phase=phase, estimate=estimate, asked_at_s=asked_at_s, queued_at_s=now_s, solo=solo)
+        waiting = Waiting(
+            phase=phase,
+            estimate=estimate,
+            asked_at_s=asked_at_s,
+            queued_at_s=now_s,
+            course=self._estimator.course(phase),
+            solo=solo,
+        )
         self._waiting.add(waiting)
         return [self._requeued(run, event, estimate, solo=solo)]
 
@@ -431,9 +440,18 @@ class Scheduler:
         self._excused.pop(phase_id, None)
 
     def _wait(self, phase: Phase, estimate: Estimate, now_s: float, *, solo: bool = False) -> None:
-        short = self._estimator.wall_s(phase) <= OVERLAP_S
+        course = self._estimator.course(phase)
+        self._courses_known = self._courses_known or bool(course)
         self._waiting.add(
-            Waiting(phase=phase, estimate=estimate, asked_at_s=now_s, queued_at_s=now_s, short=short, solo=solo)
+            Waiting(
+                phase=phase,
+                estimate=estimate,
+                asked_at_s=now_s,
+                queued_at_s=now_s,
+                course=course,
+                short=self._estimator.wall_s(phase) <= OVERLAP_S,
+                solo=solo,
+            )
         )
 
     # -- memory ------------------------------------------------------------------------------------------------
@@ -559,7 +577,8 @@ class Scheduler:
             return
         known = (self._running.values(), self._waiting, self._units, self._estimator)
         to_come = partial(rest_of_units, *known, evenness=self._growth.evenness, now_s=now_s)
-        worth = worth_a_search(len(self._units), short=self._short)
+        # With courses the longest first packs as well as any order found, for times that are not exact (docs/adr/0025).
+        worth = not self._courses_known and worth_a_search(len(self._units), short=self._short)
         if self._order.think(to_come, budget_mib=self._budget_mib, now_s=now_s, worth=worth):
             self._waiting.order_again()
             self._release.order_anew()
@@ -589,6 +608,7 @@ class Scheduler:
             cores=self._cores,
             allowed_mib=self.allowed_mib,
             growth=self._growth,
+            courses_known=self._courses_known,
             wall_s=self._estimator.wall_s,
             urgency=self._order.urgency,
             now_s=now_s,
@@ -714,6 +734,7 @@ class Scheduler:
             admitted_at_s=now_s,
             alone=alone,
             budget_mib=self._budget_mib,
+            course=waiting.course,
             left_after_s=self._left_after_s(phase, to_come),
             next_mib=to_come[0].peak_mib if to_come else 0.0,
         )

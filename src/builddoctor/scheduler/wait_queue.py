@@ -14,6 +14,7 @@ from operator import itemgetter
 import msgspec
 
 from builddoctor.core.events import HoldReason
+from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, Phase
 
 NEAR = 192
@@ -37,6 +38,8 @@ class Waiting(msgspec.Struct):
     """when it began to wait this time"""
     solo: bool = False
     """it must run alone"""
+    course: Course = ()
+    """what it will hold while it runs, in shares of its peak; empty where that is not known"""
     short: bool = False
     """its own time is expected to be short"""
     held_for: HoldReason | None = None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from builddoctor.core.past import PastUnit, UnitKey
+from builddoctor.core.past import Course, PastUnit, UnitKey
 from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase
 from builddoctor.core.settings import SchedulerSettings
 from builddoctor.estimation.estimator import RAISE_FACTOR, Estimator, LearningEstimator
@@ -77,6 +77,9 @@ class ExactEstimator:
 
     def forget(self, unit_id: str) -> None:
         """Nothing is learned that could be forgotten."""
+
+    def course(self, phase: Phase) -> Course:  # noqa: ARG002 - peaks alone are compared
+        return ()
 
     @property
     def pace(self) -> float:

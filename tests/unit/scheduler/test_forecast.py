@@ -8,61 +8,61 @@ import pytest
 
 from builddoctor.core.phase import Estimate, Phase, PhaseKind
 from builddoctor.estimation.growth import CAUTION, LEAST_OF_KIND, LEAST_SEEN, Growth
-from builddoctor.scheduler.forecast import LATE_S, LATE_SHARE, LEAST_LEFT, Course, Forecast, course
+from builddoctor.scheduler.forecast import LATE_S, LATE_SHARE, LEAST_LEFT, Forecast, Ramp, ramp
 from builddoctor.scheduler.running_set import RISK, RISK_GROWING, Load, Running, RunningSet, risk_share
 
 
 def test_a_phase_grows_evenly_and_then_holds() -> None:
     """From what it holds to what it will, over the time that is left for it."""
-    each = Course(100.0, 500.0, 8.0, 20.0)
+    each = Ramp(100.0, 500.0, 8.0, 20.0)
     assert [each.at_mib(after_s) for after_s in (0, 4, 8, 15)] == [100, 300, 500, 500]
 
 
 def test_a_phase_that_is_not_known_to_grow_is_full_at_once() -> None:
     """So nothing is gained by looking ahead."""
-    each = course(now_mib=10.0, full_mib=500.0, elapsed_s=0.0, wall_s=10.0, full_after=0.0)
+    each = ramp(now_mib=10.0, full_mib=500.0, elapsed_s=0.0, wall_s=10.0, full_after=0.0)
     assert each.at_mib(0.0) == 500.0
 
 
 def test_a_phase_ends_late_and_is_never_almost_done() -> None:
     """What takes longer than expected takes long."""
-    early = course(now_mib=0.0, full_mib=1.0, elapsed_s=4.0, wall_s=10.0, full_after=0.5)
-    late = course(now_mib=0.0, full_mib=1.0, elapsed_s=99.0, wall_s=10.0, full_after=0.5)
+    early = ramp(now_mib=0.0, full_mib=1.0, elapsed_s=4.0, wall_s=10.0, full_after=0.5)
+    late = ramp(now_mib=0.0, full_mib=1.0, elapsed_s=99.0, wall_s=10.0, full_after=0.5)
     assert early.end_s == pytest.approx(6 * LATE_SHARE + LATE_S)
     assert late.end_s == pytest.approx(10 * LEAST_LEFT * LATE_SHARE + LATE_S)
 
 
 def test_what_ends_soon_makes_room_for_what_has_yet_to_grow() -> None:
     """800 MiB end at 5 s, when the newcomer of 800 is at 400: 1200 at most, not 1600."""
-    ahead = Forecast([Course(800.0, 800.0, 0.0, 5.0)])
-    assert ahead.most_mib(Course(0.0, 800.0, 10.0, 30.0)) == 1200.0
+    ahead = Forecast([Ramp(800.0, 800.0, 0.0, 5.0)])
+    assert ahead.most_mib(Ramp(0.0, 800.0, 10.0, 30.0)) == 1200.0
 
 
 def test_what_goes_on_makes_none() -> None:
     """It outlives the newcomer."""
-    ahead = Forecast([Course(800.0, 800.0, 0.0, 60.0)])
-    assert ahead.most_mib(Course(0.0, 800.0, 10.0, 30.0)) == 1600.0
+    ahead = Forecast([Ramp(800.0, 800.0, 0.0, 60.0)])
+    assert ahead.most_mib(Ramp(0.0, 800.0, 10.0, 30.0)) == 1600.0
 
 
 def test_many_ends_are_rounded_to_later_ones() -> None:
     """Nothing is counted as gone before its end: the answer is never less than with each end by itself."""
-    courses = [Course(10.0 * each, 20.0 * each, 3.0, 1.0 + each) for each in range(40)]
-    newcomer = Course(0.0, 500.0, 20.0, 30.0)
+    ramps = [Ramp(10.0 * each, 20.0 * each, 3.0, 1.0 + each) for each in range(40)]
+    newcomer = Ramp(0.0, 500.0, 20.0, 30.0)
 
     def exact() -> float:
-        moments = sorted({each.end_s for each in courses} | {newcomer.end_s})
+        moments = sorted({each.end_s for each in ramps} | {newcomer.end_s})
         return max(
-            newcomer.at_mib(moment) + sum(each.at_mib(moment) for each in courses if each.end_s >= moment)
+            newcomer.at_mib(moment) + sum(each.at_mib(moment) for each in ramps if each.end_s >= moment)
             for moment in moments
             if moment <= newcomer.end_s
         )
 
-    assert Forecast(courses).most_mib(newcomer) >= exact()
+    assert Forecast(ramps).most_mib(newcomer) >= exact()
 
 
 def test_nobody_runs() -> None:
     """The newcomer's own size is the most."""
-    assert Forecast([]).most_mib(Course(0.0, 300.0, 5.0, 9.0)) == 300.0
+    assert Forecast([]).most_mib(Ramp(0.0, 300.0, 5.0, 9.0)) == 300.0
 
 
 def grown(*means: float, kind: PhaseKind = PhaseKind.CICC, growth: Growth | None = None) -> Growth:
