@@ -13,7 +13,7 @@ import msgspec
 from builddoctor.core.phase import PhaseKind
 
 Course = tuple[tuple[float, float], ...]
-"""What a phase held while it ran, as steps: (until this share of its time, MiB at most). Shares rise to 1; MiB may fall.
+"""What a phase held while it ran, in steps: (until this share of its time, MiB at most). Shares rise to 1. MiB may fall
 Empty where it is not known."""
 
 

@@ -56,7 +56,9 @@ class Admission:
         self._forecasts: dict[int, Forecast] = {}
         self._ramps: list[tuple[float, Ramp]] | None = None
         self._most_urgent: tuple[float, float, float] | None = None
-        self._ahead: CourseForecast | None = None
+        self._ahead: list[tuple[float, Ahead, float]] | None = None
+        """(urgency of its unit after it, its steps, its size) of each that runs, the most urgent first"""
+        self._course_forecasts: dict[int, CourseForecast] = {}
         self._courses_known = courses_known
         self._tries = TRIES if growth.seen or courses_known else 0
         self._estimates = ESTIMATES
@@ -110,7 +112,10 @@ class Admission:
             return HoldReason.CORES
         if self._load_with(waiting).committed_mib > self._allowed_mib and not self._fits_in_time(waiting):
             return HoldReason.MEMORY
-        if self._delays_the_most_urgent(waiting) or self._delays_the_first(waiting):
+        # Where courses are known, what fits in time is let in: holding it back for others made builds 1 % longer.
+        if not self._courses_known and self._delays_the_most_urgent(waiting):
+            return HoldReason.MEMORY
+        if self._delays_the_first(waiting):
             return HoldReason.MEMORY
         return None
 
@@ -134,9 +139,8 @@ class Admission:
             return False
         if self._courses_known:
             self._tries -= 1
-            if self._ahead is None:
-                self._ahead = CourseForecast(self._steps_of(run) for run in self._running)
-            most_mib = self._ahead.most_mib(self._steps(waiting.phase, waiting.course, waiting.estimate.peak_mib))
+            candidate = self._steps(waiting.phase, waiting.course, waiting.estimate.peak_mib)
+            most_mib = self._course_forecast_for(waiting.urgency).most_mib(candidate)
             return most_mib + self._kept_mib + self._load_with(waiting).risk_mib <= self._allowed_mib
         full_after = self._growth.full_after(waiting.phase.kind)
         if not full_after:
@@ -214,6 +218,21 @@ class Admission:
             stays = [Ramp(each.now_mib, each.full_mib, each.full_s, math.inf) for _, each in self._ramps[:urgent]]
             self._forecasts[urgent] = Forecast([*stays, *(each for _, each in self._ramps[urgent:])])
         return self._forecasts[urgent]
+
+    def _course_forecast_for(self, urgency: float) -> CourseForecast:
+        """The same, where courses are known."""
+        if self._ahead is None:
+            self._course_forecasts = {}
+            self._ahead = [
+                (self._urgency(run.phase.unit_id, run.left_after_s), self._steps_of(run), run.expected_mib)
+                for run in self._running
+            ]
+            self._ahead.sort(key=lambda each: -each[0])
+        urgent = sum(after > urgency for after, _, _ in self._ahead)
+        if urgent not in self._course_forecasts:
+            stays = [[*steps, (math.inf, size_mib)] for _, steps, size_mib in self._ahead[:urgent]]
+            self._course_forecasts[urgent] = CourseForecast([*stays, *(steps for _, steps, _ in self._ahead[urgent:])])
+        return self._course_forecasts[urgent]
 
     def _steps_of(self, run: Running) -> Ahead:
         elapsed_s = self._now_s - run.admitted_at_s

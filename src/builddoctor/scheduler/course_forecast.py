@@ -2,7 +2,7 @@
 
 Covers: a running phase from now on, by its course (``ahead``) or, without one, by the growth of its kind; the sum of
 all of them, and the most that is held at once while one more runs too.
-Does *not* cover: builds of which no course is known (``scheduler.forecast``); courses themselves (``estimation.course``).
+Does *not* cover: builds of which no course is known (``scheduler.forecast``), or courses (``estimation.course``).
 
 Why: a sum of courses sees both where phases grow and where they give back. Each course is taken to rise early and to
 fall late, by what run times are uncertain. What is held now is what was seen, whatever the course says of now.
@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 
 from builddoctor.core.past import Course
 
-OFF_SHARE = 0.05
+OFF_SHARE = 0.03
 OFF_S = 0.2
 """A course rises this much of the phase's time earlier, and falls this much later, and this long besides."""
 
