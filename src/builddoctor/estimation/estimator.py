@@ -156,6 +156,7 @@ class LearningEstimator:
         notes.key, notes.past = key, past
         notes.arch_count = max(1, len(archs))
         notes.version += 1
+        notes.walls.clear()
 
     def forget(self, unit_id: str) -> None:
         """A unit ended; nothing is asked about it any more."""

@@ -49,6 +49,8 @@ class UnitNotes:
         self.staleness = 0.0
         """how far this build's phases lie from the unit's past, as a residual"""
         self.version = 0
+        self.walls: dict[int, float] = {}
+        """by phase: seconds that the past says; 0 where it does not"""
         self.remaining: dict[int, tuple[int, float, float]] = {}
         """by phase: version of these notes, seconds that were guessed, seconds that the past says"""
 
@@ -60,6 +62,7 @@ class UnitNotes:
         """A phase of the unit ended."""
         self.version += 1
         self.remaining.clear()
+        self.walls.clear()
         if len(self.done) < MOST_KEPT:
             self.done.append(done)
         if done.phase.kind is PhaseKind.CUDAFE:

@@ -115,8 +115,13 @@ class RunTimes:
 
 def _known_s(phase: Phase, notes: UnitNotes) -> float:
     """What the phase took by its unit's past; 0 where that does not say."""
-    known = recall(phase, notes.key, notes.past) if notes.past is not None else None
-    return known.wall_s if known is not None else 0.0
+    if notes.past is None:
+        return 0.0
+    wall_s = notes.walls.get(phase.phase_id)
+    if wall_s is None:
+        known = recall(phase, notes.key, notes.past)
+        wall_s = notes.walls[phase.phase_id] = known.wall_s if known is not None else 0.0
+    return wall_s
 
 
 def _name(kind: PhaseKind, notes: UnitNotes) -> tuple[PhaseKind, str]:

@@ -15,7 +15,7 @@ from builddoctor.core.events import HoldReason
 from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, Phase
 from builddoctor.estimation.growth import Growth
-from builddoctor.scheduler.course_forecast import Ahead, CourseForecast, ahead, rising
+from builddoctor.scheduler.course_forecast import CourseForecast, Steps, by_course, by_growth, staying
 from builddoctor.scheduler.forecast import Forecast, Ramp, end_s, ramp
 from builddoctor.scheduler.running_set import SURE_SHARE, Load, Running, RunningSet, risk_share
 from builddoctor.scheduler.wait_queue import KeptPlace, Waiting
@@ -56,7 +56,7 @@ class Admission:
         self._forecasts: dict[int, Forecast] = {}
         self._ramps: list[tuple[float, Ramp]] | None = None
         self._most_urgent: tuple[float, float, float] | None = None
-        self._ahead: list[tuple[float, Ahead, float]] | None = None
+        self._ahead: list[tuple[float, Steps, float]] | None = None
         """(urgency of its unit after it, its steps, its size) of each that runs, the most urgent first"""
         self._course_forecasts: dict[int, CourseForecast] = {}
         self._courses_known = courses_known
@@ -139,9 +139,9 @@ class Admission:
             return False
         if self._courses_known:
             self._tries -= 1
-            candidate = self._steps(waiting.phase, waiting.course, waiting.estimate.peak_mib)
-            most_mib = self._course_forecast_for(waiting.urgency).most_mib(candidate)
-            return most_mib + self._kept_mib + self._load_with(waiting).risk_mib <= self._allowed_mib
+            steps = self._steps(waiting.phase, waiting.course, waiting.estimate.peak_mib)
+            within_mib = self._allowed_mib - self._kept_mib - self._load_with(waiting).risk_mib
+            return self._course_forecast_for(waiting.urgency).fits(steps, within_mib)
         full_after = self._growth.full_after(waiting.phase.kind)
         if not full_after:
             return False
@@ -230,21 +230,21 @@ class Admission:
             self._ahead.sort(key=lambda each: -each[0])
         urgent = sum(after > urgency for after, _, _ in self._ahead)
         if urgent not in self._course_forecasts:
-            stays = [[*steps, (math.inf, size_mib)] for _, steps, size_mib in self._ahead[:urgent]]
-            self._course_forecasts[urgent] = CourseForecast([*stays, *(steps for _, steps, _ in self._ahead[urgent:])])
+            stay = [staying(steps, size_mib) for _, steps, size_mib in self._ahead[:urgent]]
+            self._course_forecasts[urgent] = CourseForecast([*stay, *[steps for _, steps, _ in self._ahead[urgent:]]])
         return self._course_forecasts[urgent]
 
-    def _steps_of(self, run: Running) -> Ahead:
+    def _steps_of(self, run: Running) -> Steps:
         elapsed_s = self._now_s - run.admitted_at_s
         return self._steps(run.phase, run.course, run.expected_mib, now_mib=run.rss_mib, elapsed_s=elapsed_s)
 
     def _steps(
         self, phase: Phase, course: Course, peak_mib: float, *, now_mib: float = 0.0, elapsed_s: float = 0.0
-    ) -> Ahead:
+    ) -> Steps:
         wall_s = self._wall_s(phase)
         if course:
-            return ahead(course, now_mib=now_mib, peak_mib=peak_mib, elapsed_s=elapsed_s, wall_s=wall_s)
-        return rising(
+            return by_course(course, now_mib=now_mib, peak_mib=peak_mib, elapsed_s=elapsed_s, wall_s=wall_s)
+        return by_growth(
             now_mib=now_mib,
             full_mib=peak_mib,
             full_s=self._growth.full_after(phase.kind) * wall_s - elapsed_s,

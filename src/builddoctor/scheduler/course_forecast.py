@@ -1,64 +1,69 @@
-"""The memory forecast by courses: what phases will hold, moment by moment, as earlier builds showed it. Pure.
+"""The memory forecast by courses: what running phases will hold, moment by moment, as earlier builds showed it. Pure.
 
-Covers: a running phase from now on, by its course (``ahead``) or, without one, by the growth of its kind; the sum of
-all of them, and the most that is held at once while one more runs too.
+Covers: one phase from now on, by its course (``by_course``) or, without one, by the growth of its kind (``by_growth``);
+the sum of all that run, and whether one more fits beside them at every moment.
 Does *not* cover: builds of which no course is known (``scheduler.forecast``), or courses (``estimation.course``).
 
-Why: a sum of courses sees both where phases grow and where they give back. Each course is taken to rise early and to
-fall late, by what run times are uncertain. What is held now is what was seen, whatever the course says of now.
+Why: a compiler grows over its run, gives some back before it ends, and holds two thirds of its peak on average. A sum
+of courses sees both. Each is taken to rise early and to fall late; and what is held now is what was seen, whatever the
+course says of now.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 from builddoctor.core.past import Course
 
 OFF_SHARE = 0.03
 OFF_S = 0.2
-"""A course rises this much of the phase's time earlier, and falls this much later, and this long besides."""
+"""A course rises this share of the phase's time earlier and falls as much later, and so long besides. With 5 % second
+builds of TransformerEngine are 2 % longer; with 2 % more phases had to be ended (docs/adr/0025)."""
 
 LEAST_LEFT = 0.1
-"""No phase is nearer to its end than this share of its time: those that take longer than expected, take long."""
+"""No phase is nearer to its end than this share of its time: what takes longer than expected takes long."""
 
-RISING_STEPS = 16
-"""of an even ramp, for a phase without a course"""
+GROWTH_STEPS = 8
+"""of an even ramp"""
 
-Ahead = Sequence[tuple[float, float]]
+Steps = Sequence[tuple[float, float]]
 """One phase from now on: (until then, in seconds from now; MiB at most), ascending. It ends with the last."""
 
 
-def ahead(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float, wall_s: float) -> Ahead:
+def by_course(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float, wall_s: float) -> Steps:
     """Of a phase with this course, in shares of its peak, that has run for ``elapsed_s`` and holds ``now_mib``."""
     off_s = OFF_SHARE * wall_s + OFF_S
     left: list[tuple[float, float]] = []
     for (until, share), (_, after) in pairwise(course):
+        mib, after_mib = share * peak_mib, after * peak_mib
         turn_s = until * wall_s - elapsed_s + (off_s if after < share else -off_s)
         # What is higher begins early, in the place of what is lower before it.
-        mib = share * peak_mib
-        while left and after * peak_mib > left[-1][1] and turn_s < left[-1][0]:
+        while left and after_mib > left[-1][1] and turn_s < left[-1][0]:
             mib = max(mib, left.pop()[1])
         if turn_s > (left[-1][0] if left else 0.0):
             left.append((turn_s, mib))
     end_s = max(wall_s - elapsed_s + off_s, LEAST_LEFT * wall_s, OFF_S)
-    return _at_least([*left, (end_s, course[-1][1] * peak_mib)], now_mib, off_s)
+    left.append((end_s, course[-1][1] * peak_mib))
+    return _at_least(left, now_mib, off_s)
 
 
-def rising(*, now_mib: float, full_mib: float, full_s: float, end_s: float) -> Ahead:
+def by_growth(*, now_mib: float, full_mib: float, full_s: float, end_s: float) -> Steps:
     """Of a phase that grows evenly until ``full_s``, and ends at ``end_s``."""
+    full_s = min(full_s, end_s)
     if full_s <= 0 or full_mib <= now_mib:
         return [(end_s, max(now_mib, full_mib))]
-    until_s = min(full_s, end_s)
-    rise_mib = (full_mib - now_mib) * until_s / full_s
-    steps = [
-        (until_s * step / RISING_STEPS, now_mib + rise_mib * step / RISING_STEPS) for step in range(1, RISING_STEPS)
-    ]
-    return [*steps, (end_s, now_mib + rise_mib)]
+    rise_s, rise_mib = full_s / GROWTH_STEPS, (full_mib - now_mib) / GROWTH_STEPS
+    return [*[(rise_s * step, now_mib + rise_mib * step) for step in range(1, GROWTH_STEPS)], (end_s, full_mib)]
 
 
-def _at_least(steps: list[tuple[float, float]], now_mib: float, for_s: float) -> Ahead:
+def staying(steps: Steps, size_mib: float) -> Steps:
+    """As ``steps``, and ``size_mib`` for ever after: what it frees is not to be had."""
+    return [*steps, (math.inf, size_mib)]
+
+
+def _at_least(steps: list[tuple[float, float]], now_mib: float, for_s: float) -> Steps:
     """What is held now does not go at once."""
     at = 0
     while at < len(steps) and steps[at][0] <= for_s:
@@ -72,29 +77,32 @@ def _at_least(steps: list[tuple[float, float]], now_mib: float, for_s: float) ->
 class CourseForecast:
     """All running phases together, taken once and asked many times."""
 
-    def __init__(self, running: Iterable[Ahead]) -> None:
-        changes: list[tuple[float, float]] = []
-        """(moment, what is held more from then on)"""
-        held_mib = 0.0
-        for steps in running:
-            before_mib = steps[0][1]
-            held_mib += before_mib
-            for (until_s, _), (_, mib) in pairwise(steps):
-                changes.append((until_s, mib - before_mib))
-                before_mib = mib
-            if steps[-1][0] < math.inf:
-                changes.append((steps[-1][0], -before_mib))
-        changes.sort()
-        self._until_s = [at_s for at_s, _ in changes] + [math.inf]
-        self._held_mib = list(accumulate((change for _, change in changes), initial=held_mib))
+    def __init__(self, running: Iterable[Steps]) -> None:
+        ahead = list(running)
+        # (moment, what is held more from then on)
+        changes = sorted(chain.from_iterable(map(_changes, ahead)))
+        held_mib = sum([steps[0][1] for steps in ahead])
+        self._until_s = [*[at_s for at_s, _ in changes], math.inf]
+        self._held_mib = list(accumulate([change_mib for _, change_mib in changes], initial=held_mib))
+        self._most_mib = max(self._held_mib)
 
-    def most_mib(self, candidate: Ahead) -> float:
-        """The most that will be held at once while ``candidate`` runs too."""
-        most_mib = 0.0
+    def fits(self, candidate: Steps, within_mib: float) -> bool:
+        """Whether no more than this is held at any moment while ``candidate`` runs too."""
+        if self._most_mib + max([mib for _, mib in candidate]) <= within_mib:
+            return True
         at, until_s, held_mib = 0, self._until_s, self._held_mib
         for end_s, mib in candidate:
+            left_mib = within_mib - mib
             while until_s[at] < end_s:
-                most_mib = max(most_mib, held_mib[at] + mib)
+                if held_mib[at] > left_mib:
+                    return False
                 at += 1
-            most_mib = max(most_mib, held_mib[at] + mib)
-        return most_mib
+            if held_mib[at] > left_mib:
+                return False
+        return True
+
+
+def _changes(steps: Steps) -> list[tuple[float, float]]:
+    changes = [(until_s, after_mib - mib) for (until_s, mib), (_, after_mib) in pairwise(steps)]
+    end_s, last_mib = steps[-1]
+    return [*changes, (end_s, -last_mib)] if end_s < math.inf else changes
