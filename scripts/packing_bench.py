@@ -21,15 +21,18 @@ WORLDS = {
     "flat": Rules(sample_s=0.1, quiet_s=0.1),
     "ramp": Rules(growth="ramp", sample_s=0.1, quiet_s=0.1),
 }
+COURSE_SIZES = ((4, 6.0), (8, 8.0), (16, 8.0), (16, 16.0))
 SEEDS = 5
 BUILDS = 16
 
 
-def built(workload: Workload, known: Workload | None, cores: int, gib: float, rules: Rules) -> Result:
-    """One build; ``known``: the earlier one, or None."""
+def built(
+    workload: Workload, known: Workload | None, cores: int, gib: float, rules: Rules, *, reserve: bool = False
+) -> Result:
+    """One build; ``known``: the earlier one, or None. ``reserve``: as ships; else the whole limit is handed out."""
     limit_mib = 1024 * gib
-    host = Host(cores=cores, limit_mib=limit_mib, own_budget_mib=limit_mib)
-    scheduler = Scheduler(SchedulerSettings(slots=cores, budget_mib=limit_mib), LearningEstimator())
+    host = Host(cores=cores, limit_mib=limit_mib, own_budget_mib=None if reserve else limit_mib)
+    scheduler = Scheduler(SchedulerSettings(slots=cores, budget_mib=host.budget_mib), LearningEstimator())
     known_units = warm(known) if known is not None else cold(workload)
     return simulate(workload, scheduler, host, rules, known=known_units)
 
@@ -76,7 +79,7 @@ def packing(data: Path) -> list[str]:
             moved = [disturbed(build, share=0.2, seed=seed) for seed in range(SEEDS)]
             row.append(mean([built(each, known, cores, gib, WORLDS["flat"]) for each in moved]))
         lines.append("| " + " | ".join(row) + " |")
-    return [*lines, "", *spread(workload, grown)]
+    return [*lines, "", *spread(workload, grown), "", *by_courses(workload, grown)]
 
 
 def spread(flat: Workload, grown: Workload) -> list[str]:
@@ -100,6 +103,27 @@ def spread(flat: Workload, grown: Workload) -> list[str]:
         for _, build, known, share in columns:
             moved = [disturbed(build, share=share, seed=seed) for seed in range(BUILDS)]
             row.append(_spread([built(each, known, cores, gib, WORLDS["flat"]) for each in moved]))
+        lines.append("| " + " | ".join(row) + " |")
+    return lines
+
+
+def by_courses(flat: Workload, grown: Workload) -> list[str]:
+    """Second builds that know the courses of phases, beside such as know their peaks alone."""
+    lines = [
+        "Second builds where phases hold what they were seen to hold, with peaks and times moved at once: mean of",
+        f"{BUILDS} builds and the sum of kills. *peaks*: the history has peaks and times alone; *courses*: also what was",
+        "held meanwhile. Whole limit with ±2 % and ±10 %, the reserve that ships with ±20 % on both.\n",
+        "| cores, GiB | peaks, ±2, ±10 % | courses, ±2, ±10 % | peaks, ±20 %, reserve | courses, ±20 %, reserve |",
+        "|" + " --- |" * 5,
+    ]
+    for cores, gib in COURSE_SIZES:
+        row = [f"{cores}, {gib:g}"]
+        for share, times, reserve in ((0.02, 0.1, False), (0.2, 0.2, True)):
+            moved = [disturbed(grown, share=share, times=times, seed=seed) for seed in range(BUILDS)]
+            row += [
+                mean([built(each, known, cores, gib, WORLDS["flat"], reserve=reserve) for each in moved])
+                for known in (flat, grown)
+            ]
         lines.append("| " + " | ".join(row) + " |")
     return lines
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from builddoctor.core.past import Course
 
 MOST_STEPS = 8
-"""of a course: nine in ten of TransformerEngine's phases are within 4 % of all looks' area with so many"""
+"""of a course: those of TransformerEngine 2.8 then hold 9 % more, over time, than was held"""
 
 LEAST_S = 0.8
 LEAST_MIB = 150.0
@@ -88,8 +88,8 @@ def _fewer(steps: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
         elif len(left) > 1:
             left[-1] = (until, max(mib, left[-1][1]))
     added = [_added(left, at) for at in range(1, len(left) - 1)]
-    while len(left) - 1 > MOST_STEPS:
-        at = added.index(min(added)) + 1
+    while added and ((least := min(added)) <= 0 or len(left) - 1 > MOST_STEPS):
+        at = added.index(least) + 1
         left[at : at + 2] = [(left[at + 1][0], max(left[at][1], left[at + 1][1]))]
         del added[at - 1]
         for near in (at - 1, at):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from builddoctor.core.past import PastPhase, PastUnit, Seen, UnitKey
+from builddoctor.core.past import Course, PastPhase, PastUnit, Seen, UnitKey
 from builddoctor.core.phase import Outcome, Phase, PhaseKind
 from builddoctor.estimation.estimator import MOST_UNITS, LearningEstimator
 from unit.builders import phase
@@ -267,3 +268,30 @@ def test_phases_whose_unit_nobody_knows_teach_each_other_nothing() -> None:
     huge = phase(2, PhaseKind.CICC, unit_id="", source="huge.cu")
     estimator.observe(huge, outcome=Outcome.OK, peak_mib=20_000.0, wall_s=90.0)
     assert estimator.estimate(small).peak_mib < 2 * before
+
+
+def courses(*, now: UnitKey = KEY, cudafe_mib: float = 1000.0) -> tuple[Course, ...]:
+    """Of a phase with a course, before and after the unit's front end took so much."""
+    seen = Seen(input_mib=4.0, peak_mib=2000.0, wall_s=10.0, course=((0.5, 500.0), (1.0, 2000.0)))
+    front_end = Seen(input_mib=4.0, peak_mib=1000.0, wall_s=5.0)
+    known = PastUnit(
+        key=KEY,
+        phases=(
+            PastPhase(kind=PhaseKind.CICC, arch="sm_90", seen=(seen,)),
+            PastPhase(kind=PhaseKind.CUDAFE, seen=(front_end,)),
+        ),
+    )
+    estimator = LearningEstimator()
+    estimator.know("u1", key=now, past=known, archs=("sm_90",))
+    asks = phase(arch="sm_90", input_mib=4.0, tool="")
+    before = estimator.course(asks)
+    finish(estimator, phase(kind=PhaseKind.CUDAFE, input_mib=4.0, tool=""), cudafe_mib)
+    return before, estimator.course(asks)
+
+
+def test_a_course_is_that_of_the_same_unit() -> None:
+    """In shares of the peak; made with another nvcc it is not trusted, nor once the unit has shown to have changed."""
+    course = ((0.5, 0.25), (1.0, 1.0))
+    assert courses() == (course, course)
+    assert courses(now=msgspec.structs.replace(KEY, nvcc="13.1.0")) == ((), ())
+    assert courses(cudafe_mib=1500.0) == (course, ())

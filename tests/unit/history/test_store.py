@@ -56,6 +56,18 @@ def test_what_was_recorded_is_found_again_by_another_process_or_none(tmp_path: P
     assert phase.seen == (Seen(input_mib=4.0, peak_mib=1800.0, wall_s=12.0),)
 
 
+def test_courses_are_kept(tmp_path: Path) -> None:
+    """As they were recorded."""
+    course = ((0.25, 400.0), (0.8, 1800.0), (1.0, 900.5))
+    seen = Seen(input_mib=4.0, peak_mib=1800.0, wall_s=12.0, course=course)
+    history = opened(tmp_path / "h")
+    phases = (FinishedPhase(kind=PhaseKind.CUDAFE, arch="", tool="cudafe++", seen=seen),)
+    assert history.record([FinishedUnit(key=KEY, phases=phases, ended_at=1.0)])
+    found = history.find(KEY)
+    assert found is not None
+    assert found.phases[0].seen == (seen,)
+
+
 def test_the_last_builds_of_a_phase_are_kept(tmp_path: Path) -> None:
     """Of twelve the last eight, oldest first; the count goes on."""
     history = opened(tmp_path / "h")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builddoctor.core.events import Decision, Fact, PhaseAsked, PhaseEnded, Queue, UnitBegan, UnitEnded
+from builddoctor.core.events import Decision, Fact, MemorySampled, PhaseAsked, PhaseEnded, Queue, UnitBegan, UnitEnded
 from builddoctor.core.phase import Estimate, Outcome, Phase, Unit
 from builddoctor.estimation.estimator import LearningEstimator
 from builddoctor.runtime.history_recorder import HistoryRecorder
@@ -41,6 +41,13 @@ class Recorded:
     def ended(self, phase: Phase, *, outcome: Outcome = Outcome.OK, peak_mib: float, wall_s: float) -> None:
         """Its tool ended."""
         self._handle(PhaseEnded(phase_id=phase.phase_id, outcome=outcome, peak_mib=peak_mib, wall_s=wall_s))
+
+    def sampled(self, phase: Phase, at_s: float, mib: float) -> None:
+        """A look at memory."""
+        sizes = ((phase.phase_id, mib),)
+        self._handle(
+            MemorySampled(at_s=at_s, rss_mib=sizes, held_mib=mib, headroom_mib=1e6, budget_mib=1e6, reserve_mib=0.0)
+        )
 
     def ran(self, phase: Phase, *, outcome: Outcome = Outcome.OK, peak_mib: float, wall_s: float) -> Estimate:
         """It asked, and ended: what it was expected to take."""

@@ -50,6 +50,21 @@ def test_a_second_build_expects_what_the_first_took(tmp_path: Path) -> None:
     assert told == []
 
 
+def test_what_a_phase_held_is_remembered(tmp_path: Path) -> None:
+    """The next build knows when it is large."""
+    built, began = Recorded(recorder_of(tmp_path / "h")), unit(source="src/a.cu", output="a.o")
+    built.unit_began(began)
+    built.asked(FRONT_END)
+    for at_s, mib in ((1.0, 300.0), (2.0, 300.0), (3.0, 1800.0), (4.0, 600.0)):
+        built.sampled(FRONT_END, at_s, mib)
+    built.ended(FRONT_END, peak_mib=1800.0, wall_s=4.0)
+    built.unit_ended(began)
+    built.recorder.close()
+    again = Recorded(recorder_of(tmp_path / "h"))
+    again.unit_began(began)
+    assert again.estimator.course(FRONT_END) == ((0.5, pytest.approx(1 / 6)), (1.0, 1.0))
+
+
 def test_what_cmake_tries_out_teaches_nothing(tmp_path: Path) -> None:
     """TransformerEngine's first C++ units were taken for 26 MiB, as CMakeCXXCompilerId.cpp is; they take 1.2 GiB."""
     built = Recorded(recorder_of(None))

@@ -80,13 +80,13 @@ def test_a_first_build_is_not_much_longer_where_phases_grow_as_they_were_seen_to
     assert result.makespan_s <= most_s
 
 
-@pytest.mark.parametrize(("cores", "gib", "most_s"), [(4, 6, 409), (8, 8, 310), (16, 16, 180), (32, 32, 174)])
-def test_a_second_build_of_phases_that_grow_as_they_were_seen_to(
-    grown: Workload, cores: int, gib: float, most_s: float
-) -> None:
-    """Never beyond the limit. 405 s were asked for at the first size: it takes 406, and 404 in the mean of 16 builds
-    with peaks moved by half a per cent."""
-    result = built(grown, grown, cores, gib, FLAT)
+@pytest.mark.parametrize(
+    ("cores", "gib", "most_s"), [(4, 6, 405), (8, 8, 270), (16, 8, 270), (16, 16, 195), (32, 32, 174)]
+)
+def test_a_second_build_knows_the_courses_of_phases(grown: Workload, cores: int, gib: float, most_s: float) -> None:
+    """Peaks moved by 2 % and times by 10 %. Never beyond the limit. In the mean of 16: 392, 249, 252 and 184 s; by
+    their peaks alone 406, 290, 287 and 177."""
+    result = built(disturbed(grown, share=0.02, times=0.1, seed=1), grown, cores, gib, FLAT)
     assert (result.completed, result.kernel_kills) == (True, 0)
     assert result.makespan_s <= most_s
 

@@ -1,0 +1,70 @@
+"""Courses: from looks at a phase, and of several builds together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builddoctor.estimation.course import LEAST_LOOKS, LEAST_MIB, LEAST_S, MOST_LOOKS, MOST_STEPS, CourseWatch, together
+
+
+def watched(sizes: list[float], *, peak_mib: float, wall_s: float) -> tuple[tuple[float, float], ...]:
+    """Looked at in even steps, last at the phase's end."""
+    watch = CourseWatch(100.0)
+    for number, mib in enumerate(sizes, start=1):
+        watch.looked(100.0 + wall_s * number / len(sizes), mib)
+    return watch.course(peak_mib=peak_mib, wall_s=wall_s)
+
+
+def at(course: tuple[tuple[float, float], ...], share: float) -> float:
+    return next(mib for until, mib in course if share <= until)
+
+
+def test_a_phase_that_rises_and_falls() -> None:
+    """Each step is what was held at most in it; the highest look counts as the peak."""
+    found = watched([200.0, 800.0, 400.0, 400.0], peak_mib=1000.0, wall_s=8.0)
+    assert found == ((0.25, 250.0), (0.75, 1000.0), (1.0, 500.0))
+
+
+@pytest.mark.parametrize(
+    ("looks", "peak_mib", "wall_s"),
+    [(20, LEAST_MIB - 1, 8.0), (20, 1000.0, LEAST_S - 0.1), (LEAST_LOOKS - 1, 1000.0, 8.0), (0, 1000.0, 8.0)],
+)
+def test_what_is_small_short_or_hardly_seen_has_none(looks: int, peak_mib: float, wall_s: float) -> None:
+    """It counts with its peak from start to end."""
+    assert watched([100.0] * looks, peak_mib=peak_mib, wall_s=wall_s) == ()
+
+
+@given(st.lists(st.floats(0.0, 4000.0), min_size=LEAST_LOOKS, max_size=5 * MOST_LOOKS))
+def test_no_look_lies_above_the_course(sizes: list[float]) -> None:
+    """However many there were: a few steps, to the end, and none too low."""
+    highest_mib = max(sizes)
+    course = watched(sizes, peak_mib=max(highest_mib, LEAST_MIB), wall_s=50.0)
+    if highest_mib == 0.0:
+        assert course == ()
+        return
+    scale = max(highest_mib, LEAST_MIB) / highest_mib
+    assert len(course) <= MOST_STEPS
+    assert [until for until, _ in course] == sorted({until for until, _ in course})
+    assert course[-1][0] == 1.0
+    for number, mib in enumerate(sizes, start=1):
+        # Shares are kept in thousandths.
+        around = (max(0.0, number / len(sizes) - 0.0006), min(1.0, number / len(sizes) + 0.0006))
+        assert max(at(course, share) for share in around) >= scale * mib - 0.06
+
+
+def test_the_step_that_costs_least_goes_first() -> None:
+    """Of ten sizes that rise evenly but for two near each other, those two become one."""
+    sizes = [100.0, 200.0, 300.0, 400.0, 405.0, 600.0, 700.0, 800.0, 900.0]
+    course = watched(sizes, peak_mib=900.0, wall_s=9.0)
+    assert len(course) == MOST_STEPS
+    assert 400.0 not in [mib for _, mib in course]
+
+
+def test_courses_of_several_builds_are_the_most_of_each_moment() -> None:
+    """In shares of each one's own peak."""
+    early, late = ((0.2, 100.0), (1.0, 1000.0)), ((0.4, 400.0), (0.8, 2000.0), (1.0, 200.0))
+    assert together([early, late]) == ((0.2, 0.2), (1.0, 1.0))
+    assert together([late]) == ((0.4, 0.2), (0.8, 1.0), (1.0, 0.1))
+    assert together([]) == ()

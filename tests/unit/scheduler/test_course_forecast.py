@@ -1,0 +1,120 @@
+"""What phases with a course hold from now on, and whether one more fits in time."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builddoctor.scheduler.course_forecast import (
+    LEAST_LEFT,
+    OFF_S,
+    OFF_SHARE,
+    CourseForecast,
+    Steps,
+    by_course,
+    by_growth,
+    staying,
+)
+
+HILL = ((0.3, 0.4), (0.6, 1.0), (1.0, 0.5))
+OFF_OF_100_S = OFF_SHARE * 100.0 + OFF_S
+
+
+def test_a_course_rises_early_and_falls_late() -> None:
+    """By what its time is uncertain; so does its end."""
+    steps = by_course(HILL, now_mib=0.0, peak_mib=1000.0, elapsed_s=0.0, wall_s=100.0)
+    assert [mib for _, mib in steps] == [400.0, 1000.0, 500.0]
+    assert [until for until, _ in steps] == pytest.approx([30 - OFF_OF_100_S, 60 + OFF_OF_100_S, 100 + OFF_OF_100_S])
+
+
+def test_what_is_behind_a_phase_is_gone() -> None:
+    """70 s of 100: only the last step is left."""
+    steps = by_course(HILL, now_mib=500.0, peak_mib=1000.0, elapsed_s=70.0, wall_s=100.0)
+    assert steps == [(pytest.approx(30 + OFF_OF_100_S), 500.0)]
+
+
+def test_what_is_held_now_stays_for_a_while() -> None:
+    """The course says 500 MiB, and 900 were seen: it is late."""
+    steps = by_course(HILL, now_mib=900.0, peak_mib=1000.0, elapsed_s=70.0, wall_s=100.0)
+    assert steps == [(pytest.approx(OFF_OF_100_S), 900.0), (pytest.approx(30 + OFF_OF_100_S), 500.0)]
+
+
+def test_a_phase_is_never_almost_done() -> None:
+    """What takes longer than expected takes long."""
+    steps = by_course(HILL, now_mib=500.0, peak_mib=1000.0, elapsed_s=400.0, wall_s=100.0)
+    assert steps[-1][0] == pytest.approx(LEAST_LEFT * 100)
+
+
+def test_a_dip_that_is_no_longer_than_times_are_uncertain_is_none() -> None:
+    """Late from the first height, early to the second: the higher of both all along."""
+    dip = ((0.50, 0.8), (0.52, 0.1), (1.0, 1.0))
+    steps = by_course(dip, now_mib=0.0, peak_mib=1000.0, elapsed_s=0.0, wall_s=100.0)
+    assert [mib for _, mib in steps] == [800.0, 1000.0]
+    assert steps[0][0] == pytest.approx(52 - OFF_OF_100_S)
+
+
+courses = st.lists(st.tuples(st.integers(1, 999), st.integers(1, 1000)), min_size=1, max_size=8).map(
+    lambda steps: (
+        *((share / 1000, level / 1000) for share, level in sorted(dict(steps[:-1]).items())),
+        (1.0, steps[-1][1] / 1000),
+    )
+)
+
+
+@given(courses, st.floats(0.0, 1.0), st.floats(-1.0, 1.0))
+def test_within_the_slack_nothing_lies_above_the_steps(
+    course: tuple[tuple[float, float], ...], elapsed: float, late: float
+) -> None:
+    """A phase that is ahead of its course or behind it by up to the slack holds no more than was forecast."""
+    wall_s, off_s = 100.0, OFF_SHARE * 100.0 + OFF_S
+    steps = by_course(course, now_mib=0.0, peak_mib=1.0, elapsed_s=elapsed * wall_s, wall_s=wall_s)
+    ends = [until for until, _ in steps]
+    assert ends == sorted(ends)
+    for moment in range(1, 100):
+        after_s = moment * ends[-1] / 100
+        then = (elapsed * wall_s + after_s + 0.99 * late * off_s) / wall_s
+        if 0.0 < then <= 1.0:
+            assert at(steps, after_s) >= next(level for until, level in course if then <= until)
+
+
+def at(steps: Steps, after_s: float) -> float:
+    return next((mib for until_s, mib in steps if after_s <= until_s), 0.0)
+
+
+def test_a_phase_without_a_course_grows_as_its_kind() -> None:
+    """Evenly, and then it holds; one that is not known to grow is full at once."""
+    steps = by_growth(now_mib=100.0, full_mib=500.0, full_s=8.0, end_s=20.0)
+    assert [at(steps, after_s) for after_s in (0.5, 4.0, 15.0)] == [150.0, 300.0, 500.0]
+    assert by_growth(now_mib=100.0, full_mib=500.0, full_s=0.0, end_s=20.0) == [(20.0, 500.0)]
+
+
+def test_what_falls_makes_room_for_what_rises() -> None:
+    """800 MiB fall to 200 before the newcomer comes to its 800; what is more urgent keeps its own for the next."""
+    running, newcomer = [(5.0, 800.0), (60.0, 200.0)], [(10.0, 100.0), (30.0, 800.0)]
+    assert CourseForecast([running]).fits(newcomer, 1000.0)
+    assert not CourseForecast([running]).fits(newcomer, 999.0)
+    assert not CourseForecast([staying(running, 800.0)]).fits([(70.0, 300.0)], 1050.0)
+    assert CourseForecast([]).fits(newcomer, 800.0)
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=6), max_size=6),
+    st.lists(st.integers(1, 50), min_size=1, max_size=6),
+)
+def test_the_sum_is_that_of_each_moment(running: list[list[int]], candidate: list[int]) -> None:
+    """Against adding up at every second."""
+    together = [_made(levels) for levels in running]
+    newcomer = _made(candidate)
+    most = max(
+        sum(at(steps, moment + 0.5) for steps in [*together, newcomer]) for moment in range(math.ceil(newcomer[-1][0]))
+    )
+    forecast = CourseForecast(together)
+    assert forecast.fits(newcomer, most)
+    assert not forecast.fits(newcomer, most - 0.5)
+
+
+def _made(levels: list[int]) -> list[tuple[float, float]]:
+    return [(1.0 * sum(levels[: number + 1]), float(level)) for number, level in enumerate(levels)]
