@@ -111,8 +111,8 @@ def by_courses(flat: Workload, grown: Workload) -> list[str]:
     """Second builds that know the courses of phases, beside such as know their peaks alone."""
     lines = [
         "Second builds where phases hold what they were seen to hold, with peaks and times moved at once: mean of",
-        f"{BUILDS} builds and the sum of kills. *peaks*: the history has peaks and times alone; *courses*: also what was",
-        "held meanwhile. Whole limit with ±2 % and ±10 %, the reserve that ships with ±20 % on both.\n",
+        f"{BUILDS} builds and the sum of kills. *peaks*: the history has peaks and times alone; *courses*: also what",
+        "was held meanwhile. Whole limit with ±2 % and ±10 %, the reserve that ships with ±20 % on both.\n",
         "| cores, GiB | peaks, ±2, ±10 % | courses, ±2, ±10 % | peaks, ±20 %, reserve | courses, ±20 %, reserve |",
         "|" + " --- |" * 5,
     ]

@@ -52,7 +52,7 @@ from builddoctor.core.events import (
     Warn,
     WarningKind,
 )
-from builddoctor.core.phase import THRIFTY_TOOLS, Estimate, ExpectedPhase, Outcome, Phase, PhaseKind
+from builddoctor.core.phase import THRIFTY_TOOLS, Estimate, ExpectedPhase, Outcome, Phase, PhaseKind, Unit
 from builddoctor.core.settings import SchedulerSettings
 from builddoctor.core.verdict import Verdict
 from builddoctor.estimation.estimator import Estimator
@@ -131,7 +131,7 @@ class Scheduler:
         self._waiting = WaitQueue(self._order.priority)
         self._units: set[str] = set()
         self._release = UnitRelease(
-            priority=lambda unit: self._order.urgency(unit.unit_id, whole_s(estimator, unit)),
+            priority=self._unit_priority,
             expected_s=partial(whole_s, estimator),
             slots=self._slots,
             cores=self._cores,
@@ -153,6 +153,8 @@ class Scheduler:
         self._last_headroom = (-math.inf, 0.0)
         self._interrupted = False
         self._deadline = Deadline(settings.until_s, remaining_s=estimator.remaining_s, cores=self._cores)
+        self._proven_mib = 0.0
+        """the most that was expected of a phase that ended well"""
         self._courses_known = False
         """an earlier build shows what some phases hold while they run"""
         self._short = False
@@ -286,6 +288,12 @@ class Scheduler:
             self._release.registered(unit, event.at_s)
         return self._release_units(event.at_s)
 
+    def _unit_priority(self, unit: Unit) -> float:
+        """Higher opens first."""
+        if self._is_doubtful(unit.unit_id):
+            return math.inf
+        return self._order.urgency(unit.unit_id, whole_s(self._estimator, unit))
+
     def _unit_ended(self, event: UnitEnded) -> list[Decision]:
         self._estimator.forget(event.unit_id)
         # Nothing of it will ask any more.
@@ -322,6 +330,7 @@ class Scheduler:
         self._estimator.observe(phase, outcome=event.outcome, peak_mib=peak_mib, wall_s=event.wall_s)
         if event.outcome not in KILLED:
             if event.outcome is Outcome.OK:
+                self._proven_mib = max(self._proven_mib, run.estimate.peak_mib)
                 self._growth.ended(
                     phase.kind, area_mib_s=run.area_mib_s, looks=run.looks, peak_mib=peak_mib, wall_s=event.wall_s
                 )
@@ -416,6 +425,7 @@ class Scheduler:
             queued_at_s=now_s,
             course=self._estimator.course(phase),
             solo=solo,
+            doubtful=self._is_doubtful(phase.unit_id, estimate),
         )
         self._waiting.add(waiting)
         return [self._requeued(run, event, estimate, solo=solo)]
@@ -451,6 +461,7 @@ class Scheduler:
                 course=course,
                 short=self._estimator.wall_s(phase) <= OVERLAP_S,
                 solo=solo,
+                doubtful=self._is_doubtful(phase.unit_id, estimate),
             )
         )
 
@@ -683,8 +694,20 @@ class Scheduler:
         none waits: it would for ever."""
         return waiting.estimate.reserve_mib <= min(self._lease_mib, self._ungated_share_mib) + ROUNDING_MIB
 
+    def _is_doubtful(self, unit_id: str, estimate: Estimate | None = None) -> bool:
+        """This phase, or what is known to come in its unit, may need more than there is."""
+        to_come = [each.peak_mib for each in self._estimator.outlook(unit_id, None)]
+        return self._may_not_fit(max([*to_come, estimate.peak_mib if estimate is not None else 0.0], default=0.0))
+
+    def _may_not_fit(self, peak_mib: float) -> bool:
+        """More than this build ever had; unless as much was expected of another phase, and it ended well."""
+        return peak_mib > max(self._most_budget_mib, self._proven_mib)
+
     def _has_waited(self, waiting: Waiting, now_s: float) -> bool:
         """The first phase of the queue has been kept out by memory for too long."""
+        if self._may_not_fit(waiting.estimate.peak_mib):
+            # Found out now, it costs what was built so far; found out in the end, everything.
+            return True
         if self._head is None or self._head[0] != waiting.phase.phase_id:
             self._head = (waiting.phase.phase_id, now_s)
             return False

@@ -7,6 +7,7 @@ Does *not* cover: whether a phase may start (``scheduler.admission``).
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from operator import itemgetter
@@ -42,6 +43,8 @@ class Waiting(msgspec.Struct):
     """what it will hold while it runs, in shares of its peak; empty where that is not known"""
     short: bool = False
     """its own time is expected to be short"""
+    doubtful: bool = False
+    """its unit may need more than there is: it comes first, so that a build that cannot succeed ends soon"""
     held_for: HoldReason | None = None
     estimated_at_s: float = 0.0
     key: tuple[float, float, int] = (0.0, 0.0, 0)
@@ -108,14 +111,17 @@ class WaitQueue:
 
     def add(self, waiting: Waiting) -> None:
         phase = waiting.phase
-        waiting.key = (-self._priority(phase), waiting.asked_at_s, phase.phase_id)
+        waiting.key = (self._rank(waiting), waiting.asked_at_s, phase.phase_id)
         self._by_id[phase.phase_id] = waiting
         insort(self._ordered, (waiting.key, phase.phase_id))
+
+    def _rank(self, waiting: Waiting) -> float:
+        return -math.inf if waiting.doubtful else -self._priority(waiting.phase)
 
     def order_again(self) -> None:
         """Priorities have changed."""
         for waiting in self._by_id.values():
-            waiting.key = (-self._priority(waiting.phase), *waiting.key[1:])
+            waiting.key = (self._rank(waiting), *waiting.key[1:])
         self._ordered = sorted((waiting.key, phase_id) for phase_id, waiting in self._by_id.items())
 
     def leave(self, phase_id: int) -> Waiting | None:

@@ -10,16 +10,19 @@ from builddoctor.core.events import (
     Fact,
     Hold,
     HoldReason,
+    PhaseAsked,
     Queue,
     ReleaseUnit,
     TimePassed,
     UnitBegan,
     UnitEnded,
 )
-from builddoctor.core.phase import Estimate, Outcome
+from builddoctor.core.past import PastPhase, PastUnit, Seen, UnitKey
+from builddoctor.core.phase import Estimate, Outcome, PhaseKind
+from builddoctor.estimation.estimator import LearningEstimator
 from builddoctor.scheduler.scheduler import DRAIN_AFTER_S, Scheduler
 from support.schedulers import handle, scheduler_of
-from unit.builders import TableEstimator, asked, ended, sampled, unit
+from unit.builders import TableEstimator, asked, ended, phase, sampled, unit
 
 
 def make(
@@ -103,6 +106,50 @@ def test_memory_drains_to_a_phase_that_waited_too_long() -> None:
     assert admitted(feed(scheduler, asked(3), DRAIN_AFTER_S)) == []
     assert admitted(feed(scheduler, ended(1), DRAIN_AFTER_S + 1)) == [2]
     assert admitted(feed(scheduler, ended(2), DRAIN_AFTER_S + 2)) == [3]
+
+
+def test_what_may_not_fit_is_tried_first() -> None:
+    """More is expected of 3 than there is: whatever else has longer to go waits, and memory drains to it at once."""
+    scheduler = make({1: 100, 2: 100, 3: 1500, 4: 100}, remaining_s={2: 90.0, 3: 1.0, 4: 90.0})
+    feed(scheduler, asked(1))
+    assert held(feed(scheduler, asked(3))) == [(3, "memory")]
+    assert admitted(feed(scheduler, asked(2))) == []
+    assert admitted(feed(scheduler, asked(4))) == []
+    assert admitted(feed(scheduler, ended(1), 1.0)) == [3]
+
+
+def test_what_is_as_large_as_one_that_fitted_waits_in_line() -> None:
+    """As much was expected of 1, and it ended well: 3 is no reason to let cores rest."""
+    scheduler = make({1: 1500, 2: 100, 3: 1500, 4: 100}, remaining_s={2: 90.0, 4: 90.0})
+    feed(scheduler, asked(1))
+    feed(scheduler, asked(2))
+    assert admitted(feed(scheduler, ended(1), 1.0)) == [2]
+    assert held(feed(scheduler, asked(3), 2.0)) == [(3, "memory")]
+    assert admitted(feed(scheduler, asked(4), 3.0)) == [4]
+
+
+def test_a_unit_that_may_not_fit_comes_first_with_its_first_phases() -> None:
+    """Its history says that its cicc takes more than there is: its front end is not left to wait for longer units."""
+
+    def began(unit_id: str, cicc_mib: float, wall_s: float) -> UnitBegan:
+        key = UnitKey(project="demo", place=unit_id)
+        phases = tuple(
+            PastPhase(kind=kind, tool="", seen=(Seen(input_mib=1.0, peak_mib=peak_mib, wall_s=wall_s),))
+            for kind, peak_mib in ((PhaseKind.CUDAFE, 200.0), (PhaseKind.CICC, cicc_mib))
+        )
+        past = PastUnit(key=key, phases=phases)
+        return UnitBegan(unit=unit(unit_id=unit_id), held=True, key=key, past=past)
+
+    scheduler = scheduler_of(LearningEstimator(), slots=1, budget_mib=1000.0)
+    released: list[Decision] = []
+    for each in (began("u1", 300.0, 10.0), began("u2", 300.0, 90.0), began("u3", 1800.0, 5.0)):
+        released += feed(scheduler, each)
+    assert [each.unit_id for each in released if isinstance(each, ReleaseUnit)] == ["u1", "u2"]
+    feed(scheduler, PhaseAsked(phase=phase(1, PhaseKind.CUDAFE, unit_id="u1", input_mib=1.0)))
+    released = feed(scheduler, TimePassed(), 1.0)
+    feed(scheduler, PhaseAsked(phase=phase(2, PhaseKind.CUDAFE, unit_id="u2", input_mib=1.0)), 1.0)
+    feed(scheduler, PhaseAsked(phase=phase(3, PhaseKind.CUDAFE, unit_id="u3", input_mib=1.0)), 1.0)
+    assert admitted(feed(scheduler, ended(1), 2.0)) == [3]
 
 
 def test_the_longest_way_to_go_starts_first() -> None:
