@@ -34,6 +34,7 @@ from builddoctor.runtime.kept import prune_traces
 from builddoctor.system.root import SystemRoot
 from builddoctor.trace.analysis import idle_s, peek, read_build
 from builddoctor.trace.compare import compare
+from builddoctor.trace.held_back import HeldBack, held_back
 from builddoctor.trace.reader import TraceReader
 from builddoctor.trace.replay import Difference, replay
 from builddoctor.trace.report import Happened, Point, TraceReport, UnitRow
@@ -90,6 +91,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     units: int
     phases: int
     requeues: int
+    held_back: HeldBack | None
+    """None where nothing ran, or the end is not known"""
     unreadable_lines: int
     events: list[Happened]
     timeline: list[Point]
@@ -302,6 +305,7 @@ def _shown(report: TraceReport, verdict: Diagnosis, path: Path) -> Shown:
         units=len(report.units),
         phases=len(report.phases),
         requeues=sum(phase.requeues for phase in report.phases),
+        held_back=held_back(report),
         unreadable_lines=report.skipped,
         events=report.events,
         timeline=report.timeline,

@@ -82,6 +82,30 @@ def test_a_good_build_has_no_verdict_and_no_advice() -> None:
     assert not any(word in line for line in lines for word in ("died", "what to do", "evidence", "last seconds"))
 
 
+def test_a_good_build_says_what_its_time_went_for() -> None:
+    """Where memory was what cores waited for; where one unit was what all waited for."""
+
+    def told(*phases: tuple[int, float, float, float], wall_s: float) -> str:
+        records = [
+            record
+            for number, asks_s, starts_s, ends_s in phases
+            for record in (
+                unit(unit_id=f"u{number}", source=f"/src/{number}.cu"),
+                asked(number, asks_s, unit_id=f"u{number}"),
+                admitted(number, starts_s),
+                ended(number, ends_s, wall_s=ends_s - starts_s, cpu_s=ends_s - starts_s),
+            )
+        ]
+        end = BuildEnded(at_s=wall_s, summary=summary(wall_s=wall_s))
+        return " ".join(" ".join(page(read(*records, end, cores=2))).split())
+
+    short = told((1, 0.0, 0.0, 30.0), (2, 0.0, 0.0, 10.0), (3, 0.0, 30.0, 60.0), wall_s=60.0)
+    assert "time 2 cores busy for 0:10 of 1:00, some idle for want of memory for 0:20, some with nothing to do" in short
+    assert "with twice the cores 0:30 at best, with twice the memory 0:35 · longest unit 0:30" in short
+    alone = told((1, 0.0, 0.0, 55.0), (2, 0.0, 0.0, 10.0), wall_s=60.0)
+    assert "1.cu alone takes 0:55: more cores or memory buy little" in alone
+
+
 def test_a_trace_that_stops_short_shows_its_last_seconds() -> None:
     """What was in use, who ran, how large and for how long."""
     report = read(unit(), asked(1), admitted(1), tick(8.0, 700, headroom_mib=50), tick(9.0, 740, headroom_mib=12))
