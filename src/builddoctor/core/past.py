@@ -13,8 +13,8 @@ import msgspec
 from builddoctor.core.phase import PhaseKind
 
 Course = tuple[tuple[float, float], ...]
-"""What a phase held while it ran, in steps: (until this share of its time, MiB at most). Shares rise to 1. MiB may fall
-Empty where it is not known."""
+"""What a phase held while it ran, in steps: (until this share of its time, MiB at most). Shares rise to 1; MiB also
+fall. Empty where it is not known."""
 
 
 class UnitKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,12 +39,15 @@ class UnitKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One phase as it ran to its end."""
+    """One phase as it ran to its end, or as far as it came."""
 
     input_mib: float
     peak_mib: float
     wall_s: float
+    """0 where it did not come to its end"""
     course: Course = ()
+    at_least: bool = False
+    """it did not fit: it held this when it was ended for the last time"""
 
 
 class PastPhase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -22,12 +22,9 @@ from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase, Phas
 from builddoctor.estimation.course import together
 from builddoctor.estimation.error_model import Book
 from builddoctor.estimation.features import Clue, Done, UnitNotes, clues
-from builddoctor.estimation.past import ONE_BUILD, Past, recall, size_of
+from builddoctor.estimation.past import ONE_BUILD, RAISE_FACTOR, Past, recall, size_of
 from builddoctor.estimation.priors import SHIPPED, Priors, Sort
 from builddoctor.estimation.run_time import RunTimes
-
-RAISE_FACTOR = 1.5
-"""A killed phase comes back with this much more than it held, or than was expected, whichever is more."""
 
 LEAST_UP = 0.005
 """No bound is nearer to its median than this residual, whatever the evidence."""
@@ -294,6 +291,8 @@ class LearningEstimator:
         if base is None:
             return
         middle, known = base
+        if known.at_least:
+            return
         residual = math.log(peak_mib) - middle
         self._book(Sort.PAST, _group(phase, known)).add((), residual)
         if phase.kind is not PhaseKind.PREPROCESS and abs(residual) > max(STALE_FROM, known.distance + known.spread):

@@ -53,6 +53,9 @@ RANK = {
 }
 """The order of a unit; cicc and ptxas take turns from architecture to architecture."""
 
+RAISE_FACTOR = 1.5
+"""A killed phase is expected to need this much more than it held, or than was expected, whichever is more."""
+
 SPREAD_SHARE = 0.01
 SPREAD_MIB = 5.0
 
@@ -71,6 +74,8 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     """residual from the median to the largest; 0: as in what was seen"""
     origin: str = "history"
     """or ``recipe``"""
+    at_least: bool = False
+    """it did not fit: ``peak_mib`` is a guess"""
     courses: tuple[Course, ...] = ()
     """what it held while it ran, in each build that saw it"""
 
@@ -93,12 +98,13 @@ def recall(phase: Phase, now: UnitKey | None, past: PastUnit) -> Past | None:
         then_mib = input_mib
         distance += UNKNOWN_INPUT
     return Past(
-        peak_mib=median([each.peak_mib for each in alike]),
+        peak_mib=_peak_mib(alike),
         wall_s=median([each.wall_s for each in alike]),
         distance=distance + found.distance + _other_input(input_mib, then_mib, slack_mib),
         input_mib=then_mib,
         spread=found.spread,
         origin=found.origin,
+        at_least=any(each.at_least for each in alike),
         courses=tuple([each.course for each in alike if each.course]),
     )
 
@@ -157,6 +163,13 @@ def _other_input(input_mib: float, then_mib: float, slack_mib: float) -> float:
     return min(1.0, abs(math.log((input_mib + 0.01) / (then_mib + 0.01))))
 
 
+def _peak_mib(seen: Sequence[Seen]) -> float:
+    """What such a phase is expected to take: where it did not fit, more than it held."""
+    if any(each.at_least for each in seen):
+        return RAISE_FACTOR * max([each.peak_mib for each in seen])
+    return median([each.peak_mib for each in seen])
+
+
 def _release(version: str) -> list[str]:
     return version.split(".")
 
@@ -190,6 +203,6 @@ def _turn(past: PastPhase) -> tuple[str, bool]:
 
 
 def _expected(past: PastPhase) -> ExpectedPhase:
-    peak_mib = median([each.peak_mib for each in past.seen])
+    peak_mib = _peak_mib(past.seen)
     wall_s = median([each.wall_s for each in past.seen])
     return ExpectedPhase(peak_mib, SPREAD_SHARE * peak_mib + SPREAD_MIB, wall_s)

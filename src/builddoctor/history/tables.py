@@ -157,6 +157,7 @@ class _Row(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     peak_mib: float
     wall_s: float
     course: Course = ()
+    at_least: bool = False
 
 
 def seen_of(text: str) -> tuple[Seen, ...]:
@@ -166,6 +167,7 @@ def seen_of(text: str) -> tuple[Seen, ...]:
             peak_mib=row.peak_mib,
             wall_s=row.wall_s,
             course=row.course if _can_be(row.course) else (),
+            at_least=row.at_least,
         )
         for row in msgspec.json.decode(text, type=list[_Row])
         # A damaged or edited file: figures that no compiler has.
@@ -218,7 +220,7 @@ def _record_phases(
         "SELECT builds, seen FROM phases WHERE unit = ? AND kind = ? AND arch = ? AND tool = ?", (unit_id, *place)
     ).fetchone()
     builds, seen = (1, []) if known is None else (_count(known[0]) + 1, _seen_or_nothing(known[1]))
-    seen += [each.seen for each in phases]
+    seen = _still_true(seen, [each.seen for each in phases])
     seen = seen[-min(MOST_SEEN, KEPT_BUILDS * len(phases)) :]
     db.execute(
         "INSERT OR REPLACE INTO phases (unit, kind, arch, tool, builds, seen, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -226,8 +228,15 @@ def _record_phases(
     )
 
 
+def _still_true(before: list[Seen], now: list[Seen]) -> list[Seen]:
+    """That it did not fit stands until it has come to its end; that, until it takes more than there is."""
+    if any(each.at_least for each in now):
+        return [each for each in now if each.at_least]
+    return [*(each for each in before if not each.at_least), *now]
+
+
 def _row(seen: Seen) -> _Row:
-    return _Row(round(seen.input_mib, 6), round(seen.peak_mib, 2), round(seen.wall_s, 3), seen.course)
+    return _Row(round(seen.input_mib, 6), round(seen.peak_mib, 2), round(seen.wall_s, 3), seen.course, seen.at_least)
 
 
 def _seen_or_nothing(text: object) -> list[Seen]:

@@ -20,10 +20,11 @@ from pathlib import Path
 import msgspec
 
 from builddoctor.core.board import TimeLeft
-from builddoctor.core.events import Admit, Event, MemorySampled, PhaseAsked, PhaseEnded, UnitEnded
+from builddoctor.core.events import Admit, Event, GiveUp, MemorySampled, PhaseAsked, PhaseEnded, UnitEnded
 from builddoctor.core.past import FinishedPhase, FinishedUnit, PastUnit, Seen, UnitKey
 from builddoctor.core.phase import Outcome, Phase, Unit
 from builddoctor.core.units import printable
+from builddoctor.core.verdict import Verdict
 from builddoctor.estimation.course import CourseWatch
 from builddoctor.estimation.time_left import ForeseenWork, OpenUnit, Works, time_left
 from builddoctor.history.store import History, Opened
@@ -34,6 +35,9 @@ from builddoctor.system.source_files import source_digest
 from builddoctor.trace.state import BuildState
 
 KILLED = frozenset((Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US, Outcome.KILLED_OUTSIDE))
+
+DID_NOT_FIT = frozenset((Verdict.TOO_BIG, Verdict.RUNAWAY))
+"""What is known of such a phase is that it takes more: the next build tries it first."""
 
 OPEN_WAIT_S = 2.0
 """Another build may be writing just when this one starts."""
@@ -87,6 +91,8 @@ class HistoryRecorder:
         """that asked and have not ended"""
         self._courses: dict[int, CourseWatch] = {}
         """of those that run"""
+        self._thrifty: set[int] = set()
+        """those that run with less memory than usual"""
         self._projects = Projects(cwd)
         self._tools = tools
         self._path = path
@@ -150,7 +156,7 @@ class HistoryRecorder:
         elif isinstance(event, Admit):
             if event.thrift:
                 # It takes less than it will without.
-                self._phases.pop(event.phase_id, None)
+                self._thrifty.add(event.phase_id)
             self._courses[event.phase_id] = CourseWatch(event.at_s)
         elif isinstance(event, MemorySampled):
             for phase_id, rss_mib in event.rss_mib:
@@ -160,19 +166,26 @@ class HistoryRecorder:
             watch = self._courses.pop(event.phase_id, None)
             if event.outcome not in KILLED and (phase := self._phases.pop(event.phase_id, None)) is not None:
                 self._phase_ended(phase, event, watch)
+        elif isinstance(event, GiveUp):
+            if event.verdict in DID_NOT_FIT and (phase := self._phases.pop(event.phase_id, None)) is not None:
+                self._learn(phase, Seen(input_mib=phase.input_mib, peak_mib=event.peak_mib, wall_s=0.0, at_least=True))
         elif isinstance(event, UnitEnded):
             self._unit_ended(event.unit_id)
 
     def _phase_ended(self, phase: Phase, event: PhaseEnded, watch: CourseWatch | None) -> None:
         """Only a phase that did all its work shows what it needs."""
         peak_mib, wall_s = event.peak_mib, event.wall_s
-        if event.outcome is Outcome.OK and phase.unit_id in self._keys and peak_mib > 0:
+        if event.outcome is Outcome.OK and event.phase_id not in self._thrifty and peak_mib > 0:
             course = watch.course(peak_mib=peak_mib, wall_s=wall_s) if watch is not None else ()
-            seen = Seen(input_mib=phase.input_mib, peak_mib=peak_mib, wall_s=wall_s, course=course)
-            found = FinishedPhase(kind=phase.kind, arch=phase.arch, tool=phase.tool, seen=seen)
-            self._learned.setdefault(phase.unit_id, []).append(found)
-            if self._recipe is not None:
-                self._recipe.phase_ended(phase, peak_mib)
+            self._learn(phase, Seen(input_mib=phase.input_mib, peak_mib=peak_mib, wall_s=wall_s, course=course))
+
+    def _learn(self, phase: Phase, seen: Seen) -> None:
+        if phase.unit_id not in self._keys or seen.peak_mib <= 0:
+            return
+        found = FinishedPhase(kind=phase.kind, arch=phase.arch, tool=phase.tool, seen=seen)
+        self._learned.setdefault(phase.unit_id, []).append(found)
+        if self._recipe is not None:
+            self._recipe.phase_ended(phase, seen.peak_mib)
 
     def _unit_ended(self, unit_id: str) -> None:
         key, learned = self._keys.pop(unit_id, None), self._learned.pop(unit_id, [])

@@ -13,7 +13,8 @@ import msgspec
 from builddoctor.core.past import Course, PastUnit, UnitKey
 from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase
 from builddoctor.core.settings import SchedulerSettings
-from builddoctor.estimation.estimator import RAISE_FACTOR, Estimator, LearningEstimator
+from builddoctor.estimation.estimator import Estimator, LearningEstimator
+from builddoctor.estimation.past import RAISE_FACTOR
 from builddoctor.scheduler.budget import slots, window
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.simulate.engine import Known, simulate

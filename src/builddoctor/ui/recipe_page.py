@@ -204,7 +204,9 @@ def past_rows(units: Sequence[PastUnit], *, width: int, whole: bool = False) -> 
         worst = max(unit.phases, key=_phase_peak_mib, default=None)
         what = kind_words(worst.kind, worst.arch) if worst is not None else ""
         builds = max((each.builds for each in unit.phases), default=0)
-        rows.append((format_mib(_peak_mib(unit)), format_clock(_wall_s(unit)), str(builds), unit.key.place, what))
+        fitted = worst is None or not any(seen.at_least for seen in worst.seen)
+        size = f"{'' if fitted else '> '}{format_mib(_peak_mib(unit))}"
+        rows.append((size, format_clock(_wall_s(unit)), str(builds), unit.key.place, what))
     return table([*columns, Column("largest phase")], rows, width=0 if whole else width)
 
 

@@ -250,7 +250,7 @@ def test_no_command_is_imported_where_none_is_called(line: str, capfd: pytest.Ca
 def test_a_command_is_called_what_it_was_listed_as(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     """And its summary is the first sentence of its own help."""
     assert main([name, "--help"]) == 0
-    assert re.match(rf"Usage: \S+ {name} ", capfd.readouterr().out)
+    assert re.match(rf"Usage: .+ {name} ", capfd.readouterr().out)
     assert command(name).get_short_help_str(1000) == SUMMARIES[name]
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from builddoctor.core.events import Admit
+from builddoctor.core.events import Admit, GiveUp, PhaseEnded
 from builddoctor.core.phase import Estimate, Outcome, PhaseKind
+from builddoctor.core.verdict import Verdict
+from builddoctor.estimation.past import RAISE_FACTOR
 from builddoctor.history.store import History
 from builddoctor.runtime import history_recorder as module
 from builddoctor.runtime.history_recorder import HistoryRecorder
@@ -140,6 +142,32 @@ def test_what_was_run_with_less_memory_is_not_remembered(tmp_path: Path) -> None
     assert opened.history is not None
     (past,) = opened.history.units("demo")
     assert [each.kind for each in past.phases] == [PhaseKind.HOST]
+
+
+def test_that_a_phase_did_not_fit_is_remembered_until_it_does(tmp_path: Path) -> None:
+    """It takes more than it held when it was given up; with more memory the next build knows how much."""
+    file = tmp_path / "h"
+    began, thrifty = unit(source="src/a.cu", output="a.o"), Estimate(peak_mib=1.0, spread_mib=0.0, source="")
+
+    def given_up() -> Estimate:
+        recorder = recorder_of(file)
+        built = Recorded(recorder)
+        built.unit_began(began, ["-c", "-O3"])
+        expected = built.asked(FRONT_END)
+        recorder.saw(Admit(phase_id=FRONT_END.phase_id, estimate=thrifty, thrift=True))
+        recorder.saw(
+            PhaseEnded(phase_id=FRONT_END.phase_id, outcome=Outcome.KILLED_BY_KERNEL, peak_mib=4000.0, wall_s=9.0)
+        )
+        recorder.saw(GiveUp(phase_id=FRONT_END.phase_id, verdict=Verdict.TOO_BIG, peak_mib=4000.0))
+        built.unit_ended(began)
+        recorder.close()
+        return expected
+
+    build(file, 1800.0)
+    assert given_up().peak_mib < 2000
+    assert given_up().peak_mib == pytest.approx(RAISE_FACTOR * 4000.0, rel=0.01)
+    assert build(file, 4700.0)[0].reserve_mib > RAISE_FACTOR * 4000.0
+    assert build(file, 4700.0)[0].peak_mib == pytest.approx(4700.0, rel=0.05)
 
 
 def test_without_a_file_a_build_goes_on_without(tmp_path: Path) -> None:
