@@ -143,21 +143,32 @@ def test_a_slow_reader_makes_the_build_wait_and_loses_nothing(program: Program) 
     assert [int(line) for line in (first + rest).split()] == list(range(4096))
 
 
-def test_ctrl_c_does_not_wait_for_a_reader_who_does_not_read(program: Program) -> None:
-    """The pipe is full and nobody reads: the build is ended, and builddoctor with it."""
+@pytest.mark.parametrize("stderr", [subprocess.DEVNULL, subprocess.STDOUT], ids=["alone", "with stderr"])
+def test_ctrl_c_does_not_wait_for_a_reader_who_does_not_read(program: Program, stderr: int) -> None:
+    """Every pipe is full and nobody reads: the build cannot go on to its trap until its words are dropped."""
+    reader, writer = os.pipe()
     process = subprocess.Popen(
-        program.supervised("sh", "-c", "trap 'exit 3' INT; echo $$ > pid; while :; do echo y; done"),
+        program.supervised("sh", "-c", "trap 'touch trapped; exit 3' INT; echo $$ > pid; while :; do echo y; done"),
         cwd=program.folder,
         env=program.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=stderr,
     )
-    while not (program.folder / "pid").exists():
+    noted = program.folder / "pid"
+    while not (noted.exists() and noted.read_text().endswith("\n")):
         select.select([], [], [], 0.05)
+    builds = os.open(f"/proc/{noted.read_text().strip()}/fd/1", os.O_WRONLY)
+    while select.select([], [writer], [], 0)[1] or select.select([], [builds], [], 0)[1]:
+        select.select([], [], [], 0.05)
+    os.close(builds)
     process.send_signal(signal.SIGINT)
+    while not (program.folder / "trapped").exists():
+        select.select([], [], [], 0.05)
+    # Our own last words want to be read.
+    os.close(writer)
+    with os.fdopen(reader, "rb") as rest:
+        rest.read()
     assert process.wait() == 128 + signal.SIGINT
-    assert process.stdout is not None
-    process.stdout.close()
     assert isinstance(program.records()[-1], BuildEnded)
 
 

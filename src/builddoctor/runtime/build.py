@@ -536,7 +536,7 @@ class _Build:
         if self._guardian is None or self._session is None or self._log is None:
             return
         if self._screen is not None:
-            self._screen.hurry.set()
+            self._screen.hurry()
         if self.signalled is None:
             self.signalled = number
             # Where nothing compiles, memory was short for a phase that is gone.

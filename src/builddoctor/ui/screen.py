@@ -5,7 +5,7 @@ Everything of ours goes to stderr. What the build prints goes where it would go 
 - Where our stdout or stderr is no terminal, the build gets a pipe that a thread relays byte by byte (``Relay``).
   Nothing is changed, held back or lost. A slow reader makes the build wait, and a reader that is gone (``| head``)
   makes it get SIGPIPE, as both would without us. Where a disk is full, what does not fit is dropped, and the build goes
-  on.
+  on. After Ctrl-C nobody waits for a reader who does not read: a build that cannot write its last words would not end.
 - Where there is a board, the build's output scrolls above it, line by line (``OutputFilter``).
 
 Does *not* cover: the board's picture (``ui.board``), the terminal (``ui.terminal``), what the output means.
@@ -21,6 +21,7 @@ import select
 import shlex
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -36,8 +37,8 @@ SELDOM_LINE_S = 300.0
 days."""
 READ_BYTES = 64 * 1024
 MOST_KEPT_EVENTS = 30
-HURRIED_S = 5.0
-"""After Ctrl-C, a reader that does not read has this long to take what is left."""
+HURRIED_S = 3.0
+"""After Ctrl-C, a reader that takes nothing for so long gets nothing more: less than what the build has to end in."""
 
 Listener = Callable[[bytes], None]
 """Takes what the build printed; never raises."""
@@ -86,11 +87,11 @@ class Screen:
         self._trace = trace
         # A file or a pipe takes everything; what a terminal shows is another matter.
         self._signs = signs_for(env) if sys.stderr.isatty() else UNICODE
-        self.hurry = asyncio.Event()
-        """set: a reader that does not read is waited for no longer than ``HURRIED_S``"""
         self.stdout_fd: int | None = None
         self.stderr_fd: int | None = None
         self._relays: list[Relay] = []
+        self._words: Relay | None = None
+        """the one that our own words go by: no reader may keep the event loop waiting"""
         self._counted = (0, 0)
         self._line_gap_s, self._next_line_s = LINE_EVERY_S, 0.0
         self._relay([fd for fd in self.relayed if is_open_and_no_terminal(fd)])
@@ -99,6 +100,11 @@ class Screen:
         """Begin to show; the tasks are cancelled at the end."""
         self._start_relays()
         return [asyncio.create_task(self._lines())]
+
+    def hurry(self) -> None:
+        """Do not wait for readers who do not read."""
+        for relay in self._relays:
+            relay.hurry()
 
     async def stop(self) -> None:
         """Show what is still to be shown."""
@@ -109,6 +115,7 @@ class Screen:
         if len(fds) == 2 and same_file(*fds):
             self._relays = [Relay(1, self._listener(""))]
             self.stdout_fd = self.stderr_fd = self._relays[0].writer
+            self._words = self._relays[0]
             return
         for fd in fds:
             relay = Relay(fd, self._listener("stdout" if fd == 1 else "stderr"))
@@ -117,6 +124,7 @@ class Screen:
                 self.stdout_fd = relay.writer
             else:
                 self.stderr_fd = relay.writer
+                self._words = relay
 
     def _start_relays(self) -> None:
         for relay in self._relays:
@@ -124,7 +132,7 @@ class Screen:
 
     async def _close_relays(self) -> None:
         for relay in self._relays:
-            await relay.close(hurry=self.hurry, patience_s=HURRIED_S)
+            await relay.close()
 
     def event(self, event: EventRow) -> None:
         self._say(event_line(event))
@@ -147,6 +155,8 @@ class Screen:
             self._say(line)
 
     def _say(self, text: str) -> None:
+        if self._words is not None and self._words.say(self._signs.words(text)):
+            return
         # The terminal may be gone (SIGHUP); that must not stop the build from being ended in order.
         with contextlib.suppress(OSError, ValueError):
             print(self._signs.words(text), file=sys.stderr, flush=True)  # noqa: T201
@@ -296,7 +306,10 @@ class Relay:
         self._listener = listener
         self._reader, self.writer = os.pipe()
         self._wakes, self._wake = os.pipe()
-        os.set_blocking(self._reader, False)
+        for fd in (self._reader, self._wakes, self._wake):
+            os.set_blocking(fd, False)
+        self._said: deque[bytes] = deque()
+        self._ending = self._hurried = self._dropping = False
         self._thread = threading.Thread(target=self._run, name=f"relay {target}", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._done = asyncio.Event()
@@ -307,22 +320,33 @@ class Relay:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
-    async def close(self, *, hurry: asyncio.Event, patience_s: float) -> None:
-        """Pass on what is left. Returns when that is done; once ``hurry`` is set, within ``patience_s`` at any rate.
+    def say(self, line: str) -> bool:
+        """A line of ours, between what the build prints; False where the relay does not run."""
+        if not self._thread.is_alive():
+            return False
+        self._said.append(f"{line}\n".encode("utf-8", "backslashreplace"))
+        self._rouse()
+        return True
 
-        What holds the writer still, a process that got away, is not waited for.
-        """
-        os.write(self._wake, b"x")
-        done, hurried = (asyncio.ensure_future(each.wait()) for each in (self._done, hurry))
-        await asyncio.wait((done, hurried), return_when=asyncio.FIRST_COMPLETED)
-        if not done.done():
-            await asyncio.wait((done,), timeout=patience_s)
-        done.cancel()
-        hurried.cancel()
-        if self._done.is_set():
-            self._thread.join()
-            os.close(self._wake)
-            os.close(self._wakes)
+    def hurry(self) -> None:
+        """From now on, drop what the reader does not take within ``HURRIED_S``."""
+        self._hurried = True
+        self._rouse()
+
+    async def close(self) -> None:
+        """Pass on what is left. What holds the writer still, a process that got away, is not waited for."""
+        self._ending = True
+        self._rouse()
+        await self._done.wait()
+        self._thread.join()
+        os.close(self._wake)
+        os.close(self._wakes)
+        self._wake = -1
+
+    def _rouse(self) -> None:
+        # Full or closed: it is awake, or over.
+        with contextlib.suppress(OSError):
+            os.write(self._wake, b"x")
 
     # -- in its thread -----------------------------------------------------------------------------------
 
@@ -341,38 +365,65 @@ class Relay:
         poll.register(self._wakes, select.POLLIN)
         # Polled for no event, it still reports when its reader is gone.
         poll.register(self._target, 0)
-        ending = False
+        is_open = True
         while True:
-            try:
-                data = os.read(self._reader, READ_BYTES)
-            except BlockingIOError:
-                if ending:
+            ending = self._ending
+            while self._said:
+                if not self._write(self._said.popleft()):
                     return
+            data = self._read() if is_open else None
+            if data:
+                if not self._write(data):
+                    return
+                self._listener(data)
+            elif data is not None:
+                is_open = False
+                poll.unregister(self._reader)
+            elif ending:
+                return
+            else:
                 for fd, event in poll.poll():
                     if fd == self._wakes:
-                        ending = True
-                        poll.unregister(self._wakes)
+                        os.read(self._wakes, READ_BYTES)
                     elif fd == self._target and event & (select.POLLERR | select.POLLHUP):
                         return
-                continue
-            if not data or not self._write(data):
-                return
-            self._listener(data)
+
+    def _read(self) -> bytes | None:
+        """None: nothing is there yet."""
+        try:
+            return os.read(self._reader, READ_BYTES)
+        except BlockingIOError:
+            return None
 
     def _write(self, data: bytes) -> bool:
         """False when the reader is gone."""
         view = memoryview(data)
-        while view:
+        while view and not self._dropping:
+            if not self._has_room():
+                continue
             try:
-                view = view[os.write(self._target, view) :]
+                # A pipe with any room has room for so much: the write does not block.
+                view = view[os.write(self._target, view[: select.PIPE_BUF]) :]
             except BlockingIOError:
-                # Somebody made our stdout so: a build would have failed by it.
-                select.select([], [self._target], [])
+                # Somebody made our stdout so, and another writer was faster: a build would have failed by it.
+                continue
             except BrokenPipeError:
                 return False
             except OSError:
                 return True
         return True
+
+    def _has_room(self) -> bool:
+        poll = select.poll()
+        poll.register(self._target, select.POLLOUT)
+        poll.register(self._wakes, select.POLLIN)
+        hurried = self._hurried
+        found = poll.poll(HURRIED_S * 1000 if hurried else None)
+        self._dropping = hurried and not found
+        for fd, _ in found:
+            if fd == self._wakes:
+                os.read(self._wakes, READ_BYTES)
+        return any(fd == self._target for fd, _ in found)
 
 
 def same_file(one: int, other: int) -> bool:
