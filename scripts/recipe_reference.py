@@ -29,7 +29,7 @@ KINDS = (
 """Kinds of values that the model has a name for."""
 
 EXAMPLE = """\
-schema = 1
+schema = 2
 
 [project]
 name = "example"

@@ -65,7 +65,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 def for_archs(recipe: Recipe, archs: Sequence[str]) -> Recipe:
     """The same build for ``archs``: a phase for an architecture that was not measured is taken to need as much as the
-    same phase for the most demanding one that was."""
+    same phase for the most demanding one that was. Nobody packs by a course that was carried over."""
     units = tuple(_unit_for(unit, archs, of=recipe.fingerprint.archs) for unit in recipe.units)
     fingerprint = msgspec.structs.replace(recipe.fingerprint, archs=tuple(sorted(archs)))
     return msgspec.structs.replace(recipe, units=units, fingerprint=fingerprint)
@@ -85,7 +85,8 @@ def _unit_for(unit: RecipeUnit, archs: Sequence[str], *, of: Sequence[str]) -> R
     device: list[PhaseFigures] = []
     for arch in archs:
         block = blocks.get(arch) or [
-            msgspec.structs.replace(phase, arch=arch, provenance="derived") for phase in blocks.get(worst, [])
+            msgspec.structs.replace(phase, arch=arch, course="", provenance="derived")
+            for phase in blocks.get(worst, [])
         ]
         device += block
     return msgspec.structs.replace(
@@ -126,7 +127,7 @@ def _twin(measured: dict[tuple[str, int], RecipeUnit], kind: str, dim: int) -> R
 
 def _like(unit: RecipeUnit, place: str) -> RecipeUnit:
     name = place.rpartition("/")[2].removesuffix(".cu")
-    phases = tuple(msgspec.structs.replace(phase, provenance="derived") for phase in unit.phases)
+    phases = tuple(msgspec.structs.replace(phase, course="", provenance="derived") for phase in unit.phases)
     target = re.sub(r"[^/]+\Z", f"{name}.o", unit.target)
     return msgspec.structs.replace(
         unit, place=place, output=f"{name}.o", target=target, phases=phases, source_digest=""

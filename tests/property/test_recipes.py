@@ -45,6 +45,18 @@ PROVENANCES = st.sampled_from(typing.get_args(model.Provenance))
 
 
 @st.composite
+def courses(draw: st.DrawFn) -> str:
+    times = sorted(draw(st.sets(st.integers(1, 999), max_size=7)))
+    held = [draw(st.integers(0, 1000)) for _ in times]
+    steps = [*zip(times, held, strict=True), (1000, draw(st.integers(0, 1000)))]
+    highest = draw(st.integers(0, len(steps) - 1))
+    return " ".join(f"{until}:{1000 if at == highest else mib}" for at, (until, mib) in enumerate(steps))
+
+
+COURSES = st.just("") | courses()
+
+
+@st.composite
 def phases(draw: st.DrawFn) -> PhaseFigures:
     peak, high = sorted([draw(SIZES), draw(SIZES)])
     usual, longest = sorted([draw(SECONDS), draw(SECONDS)])
@@ -59,6 +71,7 @@ def phases(draw: st.DrawFn) -> PhaseFigures:
         high_s=draw(st.sampled_from([0.0, longest])),
         runs=draw(RUNS),
         provenance=draw(st.none() | PROVENANCES),
+        course=draw(COURSES),
     )
 
 
@@ -76,7 +89,7 @@ UNITS = st.builds(
 
 RECIPES = st.builds(
     Recipe,
-    schema=st.just(1),
+    schema=st.just(2),
     project=st.builds(RecipeProject, name=WORDS.map(lambda word: word or "x"), version=WORDS, title=LINES),
     fingerprint=st.builds(
         Fingerprint, archs=ARCH_LISTS, nvcc=WORDS, host_compiler=WORDS, host_arch=WORDS, page_kib=st.integers(1, 65536)
@@ -219,7 +232,7 @@ def test_a_damaged_recipe_is_read_or_refused(text: str) -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Also one that has nothing of a recipe."""
     read_or_refused(text)
-    read_or_refused(f"schema = 1\n{text}")
+    read_or_refused(f"schema = 2\n{text}")
     line_of(text, ("units", 0, "place"))
 
 

@@ -34,6 +34,7 @@ COLUMNS = (
     "input_mib",
     "peak_mib",
     "cpu_s",
+    "course",
     "run",
 )
 
@@ -73,7 +74,13 @@ def rows_text(phases: Iterable[MeasuredPhase], remarks: Sequence[Remark] = ()) -
             [
                 *(phase.place, phase.output, phase.target, phase.options, phase.source_digest, " ".join(phase.archs)),
                 *("yes" if phase.after_all else "", phase.kind.value, phase.tool, phase.arch),
-                *(_figure(phase.input_mib, 3), _figure(phase.peak_mib, 1), _figure(phase.cpu_s, 3), phase.run),
+                *(
+                    _figure(phase.input_mib, 3),
+                    _figure(phase.peak_mib, 1),
+                    _figure(phase.cpu_s, 3),
+                    phase.course,
+                    phase.run,
+                ),
             ]
         )
     return text.getvalue()

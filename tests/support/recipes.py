@@ -11,7 +11,7 @@ from builddoctor.core.plan import Plan, Range, Stage, StaticPair
 from builddoctor.core.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
 
 RECIPE = Recipe(
-    schema=1,
+    schema=2,
     project=RecipeProject(name="attention_kernels", version="0.1.0", title="attention_kernels"),
     fingerprint=Fingerprint(archs=("sm_90",), nvcc="13.0.88", host_compiler="12.2.0", host_arch="x86_64"),
     origin=Origin(

@@ -82,7 +82,7 @@ def write_recipe(folder: Path, peaks_mib: Mapping[str, float], *, named: bool = 
         )
         for target, peak_mib in peaks_mib.items()
     )
-    recipe = Recipe(schema=1, project=RecipeProject(name="demo"), origin=Origin(provenance="measured"), units=units)
+    recipe = Recipe(schema=2, project=RecipeProject(name="demo"), origin=Origin(provenance="measured"), units=units)
     path = folder / "demo.toml"
     path.write_text(dump(recipe), encoding="utf-8")
     return str(path)

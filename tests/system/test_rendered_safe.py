@@ -83,7 +83,7 @@ def recipes(draw: st.DrawFn, canary: str) -> Recipe:
     """Any recipe by the model's types, its texts as hostile as these allow."""
     text = TEXTS.map(lambda each: each.replace("CANARY", canary))
     recipe = Recipe(
-        schema=1,
+        schema=2,
         project=RecipeProject(name=draw(WORDS), version=draw(WORDS), title=draw(text)),
         fingerprint=Fingerprint(nvcc=draw(WORDS), host_compiler=draw(WORDS), host_arch=draw(WORDS)),
         origin=Origin(provenance=draw(st.sampled_from(("measured", "derived"))), how=draw(text), machine=draw(text)),

@@ -38,7 +38,7 @@ def recipe(*units: RecipeUnit, made: Fingerprint = MADE, origin: Origin | None =
     """Of ``demo`` 2.8: measured twice."""
     known: dict[str, Any] = {"project": RecipeProject(name="demo", version="2.8")}
     return Recipe(
-        schema=1,
+        schema=2,
         fingerprint=made,
         origin=origin or Origin(provenance="measured", runs=2),
         units=units or (recipe_unit(),),

@@ -13,7 +13,8 @@ import msgspec
 
 from builddoctor.core.phase import PhaseKind
 
-RECIPE_SCHEMA = 1
+RECIPE_SCHEMA: Literal[2] = 2
+"""Recipes of 1 had no courses."""
 
 MOST_UNITS = 20_000
 MOST_PHASES = 2_000
@@ -101,6 +102,16 @@ VariableValue = Annotated[
     ),
 ]
 
+CourseText = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^(?:[0-9]{1,4}:[0-9]{1,4}(?: [0-9]{1,4}:[0-9]{1,4}){0,31})?" + _END,
+        description="steps of a course in thousandths, until:held, up to 32",
+        examples=["125:310 800:1000 1000:450"],
+    ),
+]
+"""One text and no list of lists: a recipe has thousands of them, and each bracket costs its reader."""
+
 Provenance = Literal["measured", "emulated", "derived"]
 """``measured``: by builddoctor or by wait4, on the real tools; ``emulated``: the real tools under user-mode emulation
 of their processor; ``derived``: worked out from measured figures of something alike, as ``origin.how`` says"""
@@ -124,6 +135,9 @@ class PhaseFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """processor time: the median of all runs; of emulated tools that of the same phase without emulation"""
     high_s: CoreSeconds = 0.0
     """the longest of all runs; 0: as ``cpu_s``"""
+    course: CourseText = ""
+    """what it held while it ran: until this thousandth of its time, at most this thousandth of its peak, and so on;
+    empty where that is not known, and for short and small phases"""
     runs: Runs = 0
     """how often it was measured; 0: as often as ``origin.runs``"""
     provenance: Provenance | None = None
@@ -238,7 +252,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """All of it."""
 
-    schema: Literal[1]
+    schema: Literal[1, 2]
     """version of this file's form"""
     project: RecipeProject
     fingerprint: Fingerprint = Fingerprint()

@@ -1,6 +1,7 @@
 """Courses of phases: what one held over its run, as a few steps. Pure.
 
-Covers: a course from looks at a phase that ran (``CourseWatch``); several builds' courses as one (``together``).
+Covers: a course from looks at a phase that ran (``CourseWatch``); several builds' courses as one (``together``), in
+shares of the peak: a shape; that as a text, for recipes.
 Does *not* cover: keeping them (``history``), which phase a course is of (``estimation.past``), or what is made of
 courses of running phases (``scheduler.course_forecast``).
 
@@ -74,6 +75,30 @@ def together(courses: Sequence[Course]) -> Course:
     return tuple(_fewer(steps))
 
 
+def course_text(shape: Course) -> str:
+    """In thousandths: ``125:310 1000:1000``."""
+    return " ".join(f"{round(1000 * until)}:{round(1000 * share)}" for until, share in shape)
+
+
+def course_of_text(text: str) -> Course:
+    """A shape. The text is as ``core.recipe`` allows it."""
+    steps = (step.split(":") for step in text.split())
+    return tuple((int(until) / 1000, int(held) / 1000) for until, held in steps)
+
+
+def is_shape(steps: Course) -> bool:
+    """Times rise to 1, and the most that was held is 1."""
+    times = [0.0, *(until for until, _ in steps)]
+    return (
+        times[-1] == 1.0 and max(share for _, share in steps) == 1.0 and all(one < two for one, two in pairwise(times))
+    )
+
+
+def of_peak(shape: Course, peak_mib: float) -> Course:
+    """The course, in MiB."""
+    return _rounded((until, share * peak_mib) for until, share in shape)
+
+
 def _shape(course: Course) -> Course:
     peak_mib = max(mib for _, mib in course)
     return tuple((until, mib / peak_mib) for until, mib in course)
@@ -104,5 +129,5 @@ def _added(steps: Sequence[tuple[float, float]], at: int) -> float:
     return (after_mib - mib) * (until - since) if mib < after_mib else (mib - after_mib) * (end - until)
 
 
-def _rounded(steps: Sequence[tuple[float, float]]) -> Course:
+def _rounded(steps: Iterable[tuple[float, float]]) -> Course:
     return tuple((round(until, 3), round(mib, 1)) for until, mib in steps)

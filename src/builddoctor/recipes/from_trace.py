@@ -12,19 +12,21 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from builddoctor.core.errors import RecipeError
-from builddoctor.core.events import BuildResult, Header, PhaseEnded
+from builddoctor.core.events import Admit, BuildResult, Header, MemorySampled, PhaseEnded
 from builddoctor.core.phase import Outcome, PhaseKind
 from builddoctor.core.recipe import Fingerprint, Origin, Recipe, RecipeProject, RecipeUnit
 from builddoctor.core.units import counted, escaped, format_mib
+from builddoctor.estimation.course import CourseWatch, course_text, together
 from builddoctor.recipes.measured_phases import MeasuredPhase, how_words, recipe_of_rows, word
 from builddoctor.recipes.recipe_file import checked
 from builddoctor.trace.analysis import read_state
+from builddoctor.trace.reader import TraceReader
 from builddoctor.trace.state import BuildState, PhaseState, UnitState
 
 MOST_NAMED = 5
@@ -219,6 +221,7 @@ def _converted(phase: MeasuredPhase, *, target: str) -> str:
                 "input_mib": phase.input_mib,
                 "peak_mib": phase.peak_mib,
                 "cpu_s": phase.cpu_s,
+                "course": phase.course,
             }
         ],
     }
@@ -269,6 +272,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
 def gather(path: Path, run: int) -> Gathered:
     """Read one trace; ``run`` is its number. Raises TraceError."""
     state, skipped = read_state(path)
+    courses = _courses(path)
     header, summary = state.header, state.summary
     assert header is not None, "a trace begins with its header"
     project = _project(header, state)
@@ -294,7 +298,7 @@ def gather(path: Path, run: int) -> Gathered:
         if why:
             halves.setdefault(place, why)
             continue
-        rows = [_row(unit, phase, phase.end, header, run) for phase in unit.phases if phase.end is not None]
+        rows = [_row(unit, phase, phase.end, header, run, courses) for phase in unit.phases if phase.end is not None]
         if not rows:
             continue
         key = (place, rows[0].output, rows[0].target)
@@ -316,6 +320,24 @@ def gather(path: Path, run: int) -> Gathered:
         halves=tuple(Half(place=place, why=why) for place, why in halves.items() if not _in(place, whole)),
         said=tuple(said),
     )
+
+
+def _courses(path: Path) -> Mapping[int, str]:
+    """Of the phases that ended well, by their numbers."""
+    watches: dict[int, CourseWatch] = {}
+    found: dict[int, str] = {}
+    for event in TraceReader(path):
+        if isinstance(event, Admit):
+            watches[event.phase_id] = CourseWatch(event.at_s)
+        elif isinstance(event, MemorySampled):
+            for phase_id, rss_mib in event.rss_mib:
+                if (watch := watches.get(phase_id)) is not None:
+                    watch.looked(event.at_s, rss_mib)
+        elif isinstance(event, PhaseEnded) and (watch := watches.pop(event.phase_id, None)) is not None:
+            course = watch.course(peak_mib=event.peak_mib, wall_s=event.wall_s)
+            if course and event.outcome is Outcome.OK:
+                found[event.phase_id] = course_text(together([course]))
+    return found
 
 
 def _in(place: str, whole: dict[tuple[str, ...], list[MeasuredPhase]]) -> bool:
@@ -384,7 +406,9 @@ def _unfinished(unit: UnitState, *, failed: bool) -> str:
     return ""
 
 
-def _row(unit: UnitState, state: PhaseState, end: PhaseEnded, header: Header, run: int) -> MeasuredPhase:
+def _row(
+    unit: UnitState, state: PhaseState, end: PhaseEnded, header: Header, run: int, courses: Mapping[int, str]
+) -> MeasuredPhase:
     key, phase = unit.key, state.row
     return MeasuredPhase(
         place=_place(unit, header),
@@ -400,5 +424,6 @@ def _row(unit: UnitState, state: PhaseState, end: PhaseEnded, header: Header, ru
         input_mib=max(0.0, phase.input_mib),
         peak_mib=end.peak_mib,
         cpu_s=end.cpu_s or end.wall_s,
+        course=courses.get(end.phase_id, ""),
         run=run,
     )

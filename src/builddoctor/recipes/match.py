@@ -23,6 +23,7 @@ import msgspec
 from builddoctor.core.past import PastPhase, PastUnit, Seen, UnitKey
 from builddoctor.core.phase import PhaseKind
 from builddoctor.core.recipe import PhaseFigures, Provenance, Recipe, RecipeUnit
+from builddoctor.estimation.course import course_of_text, of_peak
 from builddoctor.estimation.past import (
     OTHER_ARCH,
     OTHER_ARCH_COUNT,
@@ -305,7 +306,9 @@ class RecipePast:
         origin = self.recipe.origin
         seen: list[Seen] = []
         for each in figures:
-            one = Seen(input_mib=each.input_mib, peak_mib=each.peak_mib + self._allowance_mib, wall_s=each.cpu_s)
+            peak_mib = each.peak_mib + self._allowance_mib
+            course = of_peak(course_of_text(each.course), peak_mib)
+            one = Seen(input_mib=each.input_mib, peak_mib=peak_mib, wall_s=each.cpu_s, course=course)
             # A median of several runs is no single figure.
             seen += [one] * (2 if (each.runs or origin.runs) > 1 else 1)
         return PastPhase(

@@ -20,6 +20,7 @@ import msgspec
 from builddoctor.core.errors import RecipeError
 from builddoctor.core.phase import PhaseKind
 from builddoctor.core.recipe import (
+    RECIPE_SCHEMA,
     Fingerprint,
     Hazard,
     Origin,
@@ -29,6 +30,7 @@ from builddoctor.core.recipe import (
     RecipeUnit,
     Setting,
 )
+from builddoctor.estimation.course import course_of_text, course_text, together
 
 UnitName = tuple[str, str, str]
 """place, output, and the target where place and output are not enough"""
@@ -54,6 +56,8 @@ class MeasuredPhase(msgspec.Struct, frozen=True, kw_only=True):
     input_mib: float = 0.0
     peak_mib: float
     cpu_s: float
+    course: str = ""
+    """as ``core.recipe`` has it"""
     run: int = 1
     """which build, from 1"""
 
@@ -81,7 +85,7 @@ def recipe_of_rows(
     units = tuple(_unit(name, of_unit, builds) for name, of_unit in _by_unit(rows))
     known = fingerprint or Fingerprint()
     return Recipe(
-        schema=1,
+        schema=RECIPE_SCHEMA,
         project=project,
         fingerprint=with_digests(known, units),
         origin=msgspec.structs.replace(origin, runs=builds),
@@ -219,8 +223,14 @@ def _figures(group: Sequence[MeasuredPhase], builds: int) -> PhaseFigures:
         high_mib=high_mib if high_mib > peak_mib else 0.0,
         cpu_s=cpu_s,
         high_s=high_s if high_s > cpu_s else 0.0,
+        course=course_together(phase.course for phase in group),
         runs=len(group) if len(group) != builds else 0,
     )
+
+
+def course_together(courses: Iterable[str]) -> str:
+    """The most that any of them held at each moment, in shares of its own peak."""
+    return course_text(together([course_of_text(course) for course in courses if course]))
 
 
 def how_words(builds: int, *, complete: bool) -> str:

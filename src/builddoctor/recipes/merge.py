@@ -17,7 +17,15 @@ from packaging.version import InvalidVersion, Version
 from builddoctor.core.errors import RecipeError
 from builddoctor.core.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Provenance, Recipe, RecipeUnit, Setting
 from builddoctor.recipes.match import squeezed
-from builddoctor.recipes.measured_phases import PARTIAL, UnitName, how_words, same_phases, unit_names, with_digests
+from builddoctor.recipes.measured_phases import (
+    PARTIAL,
+    UnitName,
+    course_together,
+    how_words,
+    same_phases,
+    unit_names,
+    with_digests,
+)
 from builddoctor.recipes.recipe_diff import UNIT_WORDS, fingerprint_words
 
 RANK: dict[Provenance, int] = {"measured": 0, "emulated": 1, "derived": 2}
@@ -146,6 +154,7 @@ def _figures(group: Sequence[_Known], origin: Origin) -> PhaseFigures:
         high_mib=high_mib if high_mib > peak_mib else 0.0,
         cpu_s=cpu_s,
         high_s=high_s if high_s > cpu_s else 0.0,
+        course=course_together(known.figures.course for known in best),
         runs=runs if runs != origin.runs else 0,
         provenance=provenance if provenance != origin.provenance else None,
     )

@@ -26,13 +26,14 @@ from tomlkit.items import AoT, Array, Integer, Item, Trivia
 from builddoctor.core.errors import RecipeError
 from builddoctor.core.recipe import RECIPE_SCHEMA, PhaseFigures, Recipe
 from builddoctor.core.units import escaped
+from builddoctor.estimation.course import course_of_text, is_shape
 from builddoctor.recipes.allowed_variables import allowed, allowed_names
 
 KeyPath = tuple[str | int, ...]
 """Of a value: such as ``("units", 3, "phases", 0, "peak_mib")``, counted from 0."""
 
 LARGEST_FILE = 16 * 1024 * 1024
-"""Bytes. Twenty thousand units with six phases each are 12 MB."""
+"""Bytes. Twenty thousand units with six phases each are 12 MB; with courses of a third of them, 15."""
 
 MOST_MARKS = 3_000_000
 """Signs of TOML's structure in one text; each can cost the parser 300 bytes. The largest recipes have 2.5 million."""
@@ -152,7 +153,7 @@ def _validated(raw: dict[str, Any], name: str, text: str) -> Recipe:
         else:
             problem = next(_contradictions(recipe), None)
             if problem is None:
-                return recipe
+                return msgspec.structs.replace(recipe, schema=RECIPE_SCHEMA)
     key = _spoken(problem.path, raw)
     what = f"{key}: {problem.what}" if key else problem.what
     raise _refusal(name, what, problem.hint, line=line_of(text, problem.path))
@@ -179,7 +180,7 @@ def _wrong_version(raw: dict[str, Any]) -> Problem | None:
     if version > RECIPE_SCHEMA:
         what = f"made by a newer builddoctor: version {_shown(version)}, and this one reads up to {RECIPE_SCHEMA}"
         return Problem(("schema",), what, "`pip install -U builddoctor`")
-    return Problem(("schema",), "there never was such a version", newest) if version != RECIPE_SCHEMA else None
+    return Problem(("schema",), "there never was such a version", newest) if version < 1 else None
 
 
 # -- what msgspec refuses, in words -----------------------------------------------------------------------------
@@ -335,6 +336,9 @@ def _figures(phase: PhaseFigures, path: KeyPath) -> Iterator[Problem]:
             what = f"{high:g} is below {usual_name}, {usual:g}"
             hint = f"it is the largest of all runs, never below their median; without it, it is as {usual_name}"
             yield Problem((*path, high_name), what, hint)
+    if phase.course and not is_shape(course_of_text(phase.course)):
+        what = "times do not rise to 1000, or what it held does not reach 1000 and no more"
+        yield Problem((*path, "course"), what, "take it out, or make the recipe anew from a trace")
 
 
 def _archs(archs: tuple[str, ...], path: KeyPath) -> Iterator[Problem]:

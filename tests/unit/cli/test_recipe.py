@@ -144,7 +144,7 @@ def test_check_says_ok_with_numbers(capsys: Capture) -> None:
 
 def test_check_names_file_and_line_of_what_is_wrong(capsys: Capture) -> None:
     """All files are looked at; one that is wrong is enough for the exit code."""
-    Path("bad.toml").write_text(Path("demo.toml").read_text().replace("schema = 1", "schema = 1\ncolour = 3"))
+    Path("bad.toml").write_text(Path("demo.toml").read_text().replace("schema = 2", "schema = 2\ncolour = 3"))
     code, out, err = ran(capsys, "check", "bad.toml", "demo.toml")
     assert code == 89
     assert out == "demo.toml: ok: 1 unit, 1 phase\n"

@@ -29,7 +29,7 @@ def engine() -> Workload:
 def recipe_of(workload: Workload, factor: float = 1.0) -> Recipe:
     """All of its phases, each this many times as large as it is."""
     return Recipe(
-        schema=1,
+        schema=2,
         project=RecipeProject(name="transformer_engine", version="2.8"),
         fingerprint=Fingerprint(archs=("sm_100",), nvcc="13.0.88", host_arch="x86_64"),
         origin=Origin(provenance="measured", runs=2),

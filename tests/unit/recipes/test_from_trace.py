@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from builddoctor.core.errors import RecipeError, TraceError
+from builddoctor.core.events import UnitEnded
 from builddoctor.recipes.from_trace import recipe_from_traces
 from builddoctor.recipes.recipe_file import parse_recipe
 from builddoctor.recipes.recipe_text import dump
+from support import trace_events as tr
 from support.made_traces import Made, usual_units, write_trace
 from unit.recipe_builds import WHOLE, Traced
 
@@ -54,6 +56,20 @@ def test_a_phase_that_was_killed_and_run_again_counts_as_it_ended(tmp_path: Path
     assert [phase.peak_mib for phase in made.recipe.units[0].phases] == [900]
     assert made.left_out == ("1 run of phases that were ended and run again",)
     assert made.complete
+
+
+def test_what_a_phase_held_while_it_ran_is_in_the_recipe(tmp_path: Path) -> None:
+    """In thousandths, as the run that ended well went; a trace without looks has none."""
+    build = Traced().unit("a.cu", (("cicc", 1000.0),), done=False)
+    last = build.events.pop()
+    looks = ((1, 100), (5, 100), (10, 250), (15, 1000), (19, 300))
+    build.events += [tr.admitted(2, 1, 1000.0), *(tr.sampled(2.0 + at, 1, mib) for at, mib in looks), last]
+    build.events.append(UnitEnded(at_s=30, unit_id="u1"))
+    made = recipe_from_traces([build.write(tmp_path / "t.jsonl")])
+    assert made.recipe.units[0].phases[0].course == "250:100 500:250 950:1000 1000:300"
+    assert (
+        recipe_from_traces([Traced().unit("a.cu").write(tmp_path / "n.jsonl")]).recipe.units[0].phases[3].course == ""
+    )
 
 
 @pytest.mark.parametrize(

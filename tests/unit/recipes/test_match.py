@@ -375,6 +375,15 @@ def test_what_counts_is_the_units_project_and_not_that_of_the_folder() -> None:
 # -- phases ------------------------------------------------------------------------------------------------
 
 
+def test_a_build_is_packed_by_a_recipes_courses_where_it_is_the_same_build() -> None:
+    """Another version's are left alone: when they rise and fall is not known so well."""
+    made = recipe(recipe_unit("src/a.cu", figures(course="500:250 1000:1000")))
+    for wanted, course in ((HERE, ((0.5, 0.25), (1.0, 1.0))), (here(version="2.9"), ())):
+        estimator = LearningEstimator()
+        estimator.know("u1", key=KEY, past=RecipePast(made, wanted).find(KEY), archs=KEY.archs)
+        assert estimator.course(CICC) == course
+
+
 def test_tools_that_a_recipe_does_not_name_are_the_usual_ones() -> None:
     """As gates announce them."""
     unit = recipe_unit("src/a.cu", *(figures(kind) for kind in PhaseKind))

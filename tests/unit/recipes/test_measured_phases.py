@@ -40,7 +40,7 @@ def test_rows_come_back_from_their_file_as_they_were(tmp_path: Path) -> None:
 def test_the_same_rows_give_the_same_text() -> None:
     """Figures are rounded to what the measuring is worth, without needless digits."""
     text = rows_text([row(peak_mib=100.04, cpu_s=2.0, input_mib=0.0004)])
-    assert text.splitlines()[-1] == "a.cu,a.cu.o,,,,sm_90,,cicc,cicc,,0,100,2,1"
+    assert text.splitlines()[-1] == "a.cu,a.cu.o,,,,sm_90,,cicc,cicc,,0,100,2,,1"
     assert text == rows_text(parse_rows(text, "x").phases)
 
 

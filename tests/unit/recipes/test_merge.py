@@ -53,6 +53,13 @@ def test_the_newest_builddoctor_of_them_is_named(older: str, newer: str) -> None
     assert merge(both).origin.builddoctor == merge(both[::-1]).origin.builddoctor == newer
 
 
+def test_of_courses_the_most_that_any_build_held_is_kept() -> None:
+    """At each moment, in shares of its own peak; a recipe without them takes nothing away."""
+    courses = ("500:200 1000:1000", "250:1000 1000:100", "")
+    both = merge([recipe(recipe_unit("0.cu", figures(course=course), output="0.o")) for course in courses])
+    assert phase_of(both).course == "250:1000 500:200 1000:1000"
+
+
 def test_a_high_of_earlier_runs_is_kept() -> None:
     """Also where the other recipe has never seen so much."""
     high = recipe(recipe_unit("0.cu", figures(peak_mib=100, high_mib=900), output="0.o"))

@@ -23,7 +23,7 @@ from builddoctor.recipes.recipe_file import (
 )
 
 TEXT = """\
-schema = 1
+schema = 2
 
 [project]
 name = "gemm"
@@ -164,13 +164,37 @@ WRONG = [
         "1 is not true or false",
         "without quotes",
     ),
+    (
+        "peak_mib = 412",
+        'peak_mib = 412, course = "500:1"',
+        26,
+        "units[1] (src/gemm.cu), phases[1], course",
+        "do not rise to 1000",
+        "anew",
+    ),
+    (
+        "peak_mib = 412",
+        'peak_mib = 412, course = "1000:99"',
+        26,
+        "units[1] (src/gemm.cu), phases[1], course",
+        "reach 1000",
+        "anew",
+    ),
+    (
+        "peak_mib = 412",
+        'peak_mib = 412, course = "9 : 9"',
+        26,
+        "units[1] (src/gemm.cu), phases[1], course",
+        "steps of a course",
+        "125:310",
+    ),
     ("cudafe++ grows", "\\u202e grows", 19, "hazards[1] (runaway), text", "one line of text", "GiB"),
-    ("schema = 1", "schema = 2", 1, "schema", "made by a newer builddoctor: version 2", "pip install -U"),
-    ("schema = 1", "schema = 0", 1, "schema", "never was such a version", "schema = 1"),
-    ("schema = 1", "schema = -9000000000000000000", 1, "schema", "never was such a version", "schema = 1"),
-    ("schema = 1", "schema = true", 1, "schema", "no whole number", "schema = 1"),
-    ("schema = 1", 'schema = "1"', 1, "schema", "no whole number", "schema = 1"),
-    ("schema = 1", "", 1, "", "`schema` is missing", "schema = 1"),
+    ("schema = 2", "schema = 3", 1, "schema", "made by a newer builddoctor: version 3", "pip install -U"),
+    ("schema = 2", "schema = 0", 1, "schema", "never was such a version", "schema = 2"),
+    ("schema = 2", "schema = -9000000000000000000", 1, "schema", "never was such a version", "schema = 2"),
+    ("schema = 2", "schema = true", 1, "schema", "no whole number", "schema = 2"),
+    ("schema = 2", 'schema = "1"', 1, "schema", "no whole number", "schema = 2"),
+    ("schema = 2", "", 1, "", "`schema` is missing", "schema = 2"),
     ('name = "gemm"', 'name = "gemm"\nname = "gemm"', 5, "", "not TOML", "once"),
     ("[origin]", "[project]", 9, "", "not TOML", "once"),
     ('name = "gemm"', 'name = "gemm', 4, "", "not TOML", "quotes"),

@@ -34,7 +34,7 @@ def unit(place: str, *phases: PhaseFigures, **fields: object) -> RecipeUnit:
 
 
 def recipe(*units: RecipeUnit, **fields: object) -> Recipe:
-    made = Recipe(schema=1, project=RecipeProject(name="gemm"), origin=Origin(provenance="measured"), units=units)
+    made = Recipe(schema=2, project=RecipeProject(name="gemm"), origin=Origin(provenance="measured"), units=units)
     return msgspec.structs.replace(made, **fields)
 
 
@@ -56,7 +56,7 @@ def test_a_recipe_is_written_in_the_models_order() -> None:
     assert text.startswith("# A recipe of builddoctor")
     assert "`builddoctor recipe check FILE`" in text
     assert text[text.index("schema") :] == (
-        'schema = 1\n\n[project]\nname = "gemm"\ntitle = "\\"GEMM\\""\n\n[fingerprint]\nnvcc = "13.0.88"\n\n'
+        'schema = 2\n\n[project]\nname = "gemm"\ntitle = "\\"GEMM\\""\n\n[fingerprint]\nnvcc = "13.0.88"\n\n'
         '[origin]\nprovenance = "measured"\n\n[[environment]]\nname = "MAX_JOBS"\nvalue = "4"\n\n'
         '[[units]]\nplace = "src/gemm.cu"\narchs = ["sm_80", "sm_90"]\nphases = [\n'
         '    { kind = "cudafe++", peak_mib = 100.0, cpu_s = 1.0, runs = 2 },\n'
@@ -101,7 +101,7 @@ def test_any_text_comes_back_as_it_was(text: str) -> None:
 NOTED = """\
 # Measured on the build machine.
 
-schema = 1  # the first
+schema = 2  # the first
 
 # what it is
 [project]
@@ -172,7 +172,7 @@ def test_units_that_come_go_and_move_take_their_comments_along() -> None:
     text = updated(NOTED, new)
     assert parse_recipe(text, "noted.toml") == new
     for line in (
-        "schema = 1  # the first\n",
+        "schema = 2  # the first\n",
         'name = "gemm"      # as it is imported\ntitle = "GEMM"\n',
         "# three nights\n",
         "runs = 4  # of them\n",
@@ -189,13 +189,13 @@ def test_units_that_come_go_and_move_take_their_comments_along() -> None:
 
 INLINE = """\
 units = [{ place = "a.cu", phases = [] }]
-schema = 1
+schema = 2
 project.name = "x"
 origin = { provenance = "measured" }
 """
 
 TABLES_OF_PHASES = """\
-schema = 1
+schema = 2
 [project]
 name = "x"
 [origin]
@@ -214,7 +214,7 @@ def test_a_file_of_an_unusual_form_is_written_anew_below_its_comments(text: str)
     """Inline units and tables of phases are TOML too; what is at the top stays."""
     new = recipe(unit("a.cu"))
     result = updated(f"# Mine.\n{text}", new)
-    assert result.startswith("# Mine.\n\nschema = 1\n")
+    assert result.startswith("# Mine.\n\nschema = 2\n")
     assert parse_recipe(result, "a") == new
 
 
