@@ -106,6 +106,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     makespan_s: float
     """gated"""
     makespan_range_s: Range
+    longest_unit: str = ""
+    longest_unit_s: float = 0.0
+    """its phases one after the other: no build is shorter"""
     staged_s: float | None
     """all stages one after the other, without builddoctor; None: a unit does not fit"""
     static: StaticPair | None

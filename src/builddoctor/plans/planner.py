@@ -82,6 +82,7 @@ def make_plan(
     work = gated_work.work(host)
     too_big = [unit for unit in recipe.units if _peak_mib(unit, allowance_mib) > free]
     fitting = msgspec.structs.replace(work, units=tuple(unit for unit in work.units if unit.peak_mib <= free))
+    longest = max(fitting.units, key=lambda unit: unit.wall_s, default=None)
     peak_off, time_off = _off(recipe, host, len(differs), distance)
     margin = max(LEAST_MARGIN, peak_off - PEAK_SHARE)
     found = gated(fitting, host, margin=margin)
@@ -114,6 +115,8 @@ def make_plan(
             low=round(found.times_s.low * (1 - min(MOST_SHARE, time_off)), 1),
             high=round(max(found.makespan_s, found.times_s.high) * (1 + time_off), 1),
         ),
+        longest_unit=longest.name if longest is not None else "",
+        longest_unit_s=round(longest.wall_s, 1) if longest is not None else 0.0,
         staged_s=None if too_big else round(stages.makespan_s, 1),
         static=plain.best_static(host, free_mib=free),
         alternatives=_alternatives(gated_work, plain, host, found, margin),

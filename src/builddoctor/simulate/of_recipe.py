@@ -16,6 +16,7 @@ import msgspec
 
 from builddoctor.core.phase import PhaseKind
 from builddoctor.core.recipe import PhaseFigures, Recipe, RecipeUnit
+from builddoctor.estimation.course import course_of_text
 from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload
 
 DEVICE = (PhaseKind.CICC, PhaseKind.PTXAS)
@@ -67,6 +68,7 @@ def _phase(figures: PhaseFigures, allowance_mib: float, around_s: float) -> Phas
         peak_mib=figures.peak_mib + allowance_mib,
         wall_s=figures.cpu_s + around_s,
         tool=figures.tool,
+        steps=course_of_text(figures.course),
     )
 
 

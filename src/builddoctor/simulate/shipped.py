@@ -28,7 +28,13 @@ def scheduler(host: Host, estimator: Estimator | None = None, *, searches: bool 
     ``searches``: it looks for a better order of units than the longest first, as production does. That takes most of a
     simulation's time, and some percent off a build's.
     """
-    settings = SchedulerSettings(slots=slots(host.cores), budget_mib=host.budget_mib, searches=searches)
+    settings = SchedulerSettings(
+        slots=slots(host.cores),
+        budget_mib=host.budget_mib,
+        # As in production where temporary files have room.
+        most_open=shipped_jobs(host),
+        searches=searches,
+    )
     return Scheduler(settings, estimator or LearningEstimator())
 
 
@@ -79,8 +85,8 @@ class ExactEstimator:
     def forget(self, unit_id: str) -> None:
         """Nothing is learned that could be forgotten."""
 
-    def course(self, phase: Phase) -> Course:  # noqa: ARG002 - peaks alone are compared
-        return ()
+    def course(self, phase: Phase) -> Course:
+        return self._remaining(phase)[0].steps
 
     @property
     def pace(self) -> float:

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from builddoctor.core.past import Course as Steps
 from builddoctor.core.phase import Phase, PhaseKind
 
 Growth = Literal["flat", "ramp"]
@@ -35,6 +36,8 @@ class PhaseWork(msgspec.Struct, frozen=True, kw_only=True):
     tool: str = ""
     curve: tuple[tuple[float, float], ...] = ()
     """what it held, as (share of its time, share of its peak), where that was recorded; only replays use it"""
+    steps: Steps = ()
+    """the same, as a recipe has it: until this share of its time, this share of its peak"""
 
     def asks(self, phase_id: int, unit_id: str, source: str) -> Phase:
         """What an estimator sees of it."""
@@ -106,8 +109,15 @@ def lower_bound_s(workload: Workload, *, cores: int, limit_mib: float, held_shar
 def course_of(phase: PhaseWork, growth: Growth) -> Course:
     """``growth``: of phases without a recorded curve.
 
-    The highest point of a curve is the peak: looks at memory come too seldom to see it, and count fewer pages.
+    The highest point of a recorded curve is the peak: looks at memory come too seldom to see it, and count fewer pages.
     """
+    if phase.steps and not phase.curve:
+        # A step says the most that was held: it is reached by its end, and left at once where the next is lower.
+        points = [(0.0, 0.0)]
+        for until, held in phase.steps:
+            since, before = points[-1]
+            points += [(since, held), (until, held)] if held < before else [(until, held)]
+        return tuple(points)
     curve = phase.curve
     highest = max((held for _, held in curve), default=0.0)
     if highest <= 0:

@@ -15,6 +15,7 @@ from rich.text import Text
 from builddoctor.core.plan import Alternative, Plan, Range
 from builddoctor.core.units import format_clock, format_gib, format_mib, one_line, shell_word
 from builddoctor.ui.chart import Chart
+from builddoctor.ui.held_back import plan_held_back_words
 from builddoctor.ui.layout import Column, Signs, plural, table
 
 LABEL = 11
@@ -89,6 +90,8 @@ def _times(plan: Plan) -> Iterator[Row]:
         f"{format_clock(plan.makespan_s)}, likely {format_clock(time.low)} to {format_clock(time.high)}{rest}",
         "bold",
     )
+    if held := plan_held_back_words(plan):
+        yield "", held, ""
     yield "", f"peak {format_mib(plan.peak_mib)}, likely {_sizes(plan.peak_range_mib)}", ""
     yield "", f"window {plan.window} (units open at most, builddoctor's MAX_JOBS), nvcc --threads {plan.threads}", ""
     pair = plan.static

@@ -18,10 +18,10 @@ from builddoctor.core.units import escaped, format_clock, format_gib, format_mib
 from builddoctor.core.verdict import Diagnosis
 from builddoctor.trace.analysis import Peek
 from builddoctor.trace.compare import Change, Comparison, UnitPair
-from builddoctor.trace.held_back import held_back
 from builddoctor.trace.replay import Difference, Replay
 from builddoctor.trace.report import Happened, PhaseRow, TraceReport, UnitRow
 from builddoctor.ui.chart import timeline
+from builddoctor.ui.held_back import held_back_words
 from builddoctor.ui.layout import (
     GAP,
     LEAST_CELLS,
@@ -32,7 +32,6 @@ from builddoctor.ui.layout import (
     keep_end,
     keep_start,
     labelled,
-    plural,
     table,
 )
 from builddoctor.ui.verdict import evidence_lines, fix_lines, heading
@@ -45,10 +44,6 @@ KINDS = ("cudafe++", "cicc", "ptxas", "host")
 """The kinds of phases whose peaks a wide table shows."""
 
 WORST = 8
-LEAST_SHARE = 0.05
-"""of a build's time: less is not worth a word"""
-ALONE_SHARE = 0.8
-"""A unit that takes so much of a build's time is what it waits for."""
 MOST_EVENTS = 14
 WIDEST_PICTURE = 160
 _TOLD = ("give-up", "killed", "kill", "requeue", "warning", "note")
@@ -68,7 +63,8 @@ def trace_page(report: TraceReport, verdict: Diagnosis, *, width: int, signs: Si
         lines += labelled("died", shorter(verdict.died, folder), width, "bold red")
         lines += labelled("why", shorter(verdict.why, folder), width)
         lines += labelled("next", verdict.fixes[0].text if verdict.fixes else "", width)
-    lines += [*_figures(report, width), *_held_back(report, width), Text()]
+    held = held_back_words(report)
+    lines += [*_figures(report, width), *(labelled("time", held, width) if held else []), Text()]
     lines += timeline(report, width=min(width, WIDEST_PICTURE), height=_height(width), signs=signs)
     lines += _worst(report, width)
     if not report.whole:
@@ -119,30 +115,6 @@ def _figures(report: TraceReport, width: int) -> list[Text]:
         parts.append(f"kernel kills {summary.kernel_oom_kills}")
         parts.append(f"jobs {summary.effective_jobs_mean:.1f} on average, {summary.effective_jobs_max} at most")
     return labelled("peak", " · ".join(parts), width)
-
-
-def _held_back(report: TraceReport, width: int) -> list[Text]:
-    """Of a build that ended well: what its time went for, and what would shorten it."""
-    held, summary = held_back(report), report.summary
-    if held is None or summary is None or summary.result is not BuildResult.OK:
-        return []
-    wall_s = summary.wall_s
-    cores = plural(report.header.cores, "core")
-    took = [f"{cores} busy for {format_clock(held.cores_s)} of {format_clock(wall_s)}"]
-    if held.memory_s >= LEAST_SHARE * wall_s:
-        took.append(f"some idle for want of memory for {format_clock(held.memory_s)}")
-    if held.neither_s >= LEAST_SHARE * wall_s:
-        took.append(f"some with nothing to do for {format_clock(held.neither_s)}")
-    unit = below(held.longest_unit, report.header.cwd)
-    if held.longest_unit_s >= ALONE_SHARE * wall_s:
-        buys = f"{unit} alone takes {format_clock(held.longest_unit_s)}: more cores or memory buy little"
-    else:
-        buys = f"with twice the cores {format_clock(held.twice_the_cores_s)} at best"
-        if held.memory_s >= LEAST_SHARE * wall_s:
-            buys += f", with twice the memory {format_clock(held.twice_the_memory_s)}"
-        if unit:
-            buys += f" · longest unit {format_clock(held.longest_unit_s)}, {unit}"
-    return labelled("time", one_line(f"{', '.join(took)} · {buys}"), width)
 
 
 def _height(width: int) -> int:

@@ -27,7 +27,7 @@ from unit.builders import header
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\u2029&\"'\x1b[31m\u202e"
 SMALL = Library(packed="", digest="sha256-none")
-WORDS = Words(state="bad", label=EVIL, headline=EVIL, because=EVIL, fixes=[Fix(text=EVIL, command=EVIL)] * 3)
+WORDS = Words(state="bad", label=EVIL, headline=EVIL, because=EVIL, time=EVIL, fixes=[Fix(text=EVIL, command=EVIL)] * 3)
 
 
 class Tags(HTMLParser):
@@ -152,6 +152,7 @@ def test_words_of_each_end(tmp_path: Path) -> None:
         assert words.headline.endswith(".")
         assert words.because.endswith(".")
         assert bool(words.fixes) == (state != "good")
+        assert words.time.endswith(".") == (state == "good")
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,22 @@ def test_a_gb200_page_reads_as_its_user_needs_it(gb200: Plan) -> None:
         assert words in text
 
 
+@pytest.mark.parametrize(
+    ("cores", "memory_mib", "said"),
+    [
+        (8, 1024.0, "memory holds it back: with twice the memory "),
+        (1, 4096.0, "the number of cores holds it back: with twice the memory 2:0"),
+        (8, 16384.0, "one unit holds it back: long.cu alone takes 1:00: more cores or memory buy little"),
+    ],
+)
+def test_what_holds_a_build_back_is_said(cores: int, memory_mib: float, said: str) -> None:
+    """With what twice of it would bring, as the table has it; one long unit takes its time whatever there is."""
+    long_s = 60.0 if memory_mib > 8192 else 20.0
+    units = (unit("long.cu", phase(600.0, long_s)), *(unit(f"{at}.cu", phase(600.0, 20.0)) for at in range(5)))
+    plan = make_plan(recipe(*units), name="r", host=host(cores, memory_mib))
+    assert said in " ".join(page(plan).split())
+
+
 def test_the_recipes_distance_is_said_in_words(gb200: Plan) -> None:
     """With what it means for the figures."""
     assert "pages of 4 KiB, here 64: trusted less" in page(gb200, trust="trusted less")

@@ -60,10 +60,11 @@ def verdict(words: Words) -> str:
     if words.evidence:
         evidence = "".join(f"<li>{text(line)}</li>" for line in words.evidence)
         ladder += f'<details class="more"><summary>The evidence</summary><ul>{evidence}</ul></details>'
+    time = f"<p>{text(words.time)}</p>" if words.time else ""
     return (
         f'<section class="card verdict {words.state}" aria-labelledby="headline">'
         f'<span class="state">{SIGN[words.state]} {text(words.label)}</span>'
-        f'<h1 id="headline">{text(words.headline)}</h1><p>{text(words.because)}</p>{ladder}</section>'
+        f'<h1 id="headline">{text(words.headline)}</h1><p>{text(words.because)}</p>{time}{ladder}</section>'
     )
 
 

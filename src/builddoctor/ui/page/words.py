@@ -11,6 +11,7 @@ from builddoctor.core.phase import kind_words
 from builddoctor.core.units import format_clock, format_gib, format_mib
 from builddoctor.core.verdict import Diagnosis, Fix
 from builddoctor.trace.report import TraceReport
+from builddoctor.ui.held_back import held_back_words
 
 State = Literal["good", "bad", "torn"]
 
@@ -23,6 +24,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     """a few words: ``Built``, ``Failed: runaway``, ``Cut off``"""
     headline: str
     because: str
+    time: str = ""
+    """what it went for, and what would shorten it"""
     fixes: list[Fix] = []
     evidence: list[str] = []
 
@@ -33,7 +36,13 @@ def words_of(report: TraceReport, verdict: Diagnosis) -> Words:
     took = format_clock(report.last_at_s if summary is None else summary.wall_s)
     title = report.header.title or "the build"
     if summary is not None and summary.result is BuildResult.OK:
-        return Words(state="good", label="Built", headline=f"{title} built in {took}.", because=_how_close(report))
+        return Words(
+            state="good",
+            label="Built",
+            headline=f"{title} built in {took}.",
+            because=_how_close(report),
+            time=_sentence(held) if (held := held_back_words(report)) else "",
+        )
     if verdict.verdict is None:
         label = "Still running" if summary is None else "Interrupted"
         return Words(state="torn", label=label, headline=_sentence(verdict.why), because=_how_close(report))
