@@ -33,7 +33,7 @@ KeyPath = tuple[str | int, ...]
 """Of a value: such as ``("units", 3, "phases", 0, "peak_mib")``, counted from 0."""
 
 LARGEST_FILE = 16 * 1024 * 1024
-"""Bytes. Twenty thousand units with six phases each are 12 MB; with courses of a third of them, 15."""
+"""Bytes. Twenty thousand units with six phases each are 12 MB; courses of half of them add a sixth."""
 
 MOST_MARKS = 3_000_000
 """Signs of TOML's structure in one text; each can cost the parser 300 bytes. The largest recipes have 2.5 million."""
