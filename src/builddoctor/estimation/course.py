@@ -130,4 +130,11 @@ def _added(steps: Sequence[tuple[float, float]], at: int) -> float:
 
 
 def _rounded(steps: Iterable[tuple[float, float]]) -> Course:
-    return tuple((round(until, 3), round(mib, 1)) for until, mib in steps)
+    """Looks that came in one thousandth of the time become one step."""
+    found: list[tuple[float, float]] = []
+    for until, mib in steps:
+        step = max(0.001, round(until, 3)), round(mib, 1)
+        if found and found[-1][0] >= step[0]:
+            step = step[0], max(step[1], found.pop()[1])
+        found.append(step)
+    return tuple(found)

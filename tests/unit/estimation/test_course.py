@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.estimation.course import LEAST_LOOKS, LEAST_MIB, LEAST_S, MOST_LOOKS, MOST_STEPS, CourseWatch, together
+from builddoctor.estimation.course import (
+    LEAST_LOOKS,
+    LEAST_MIB,
+    LEAST_S,
+    MOST_LOOKS,
+    MOST_STEPS,
+    CourseWatch,
+    course_of_text,
+    course_text,
+    is_shape,
+    together,
+)
 
 
 def watched(sizes: list[float], *, peak_mib: float, wall_s: float) -> tuple[tuple[float, float], ...]:
@@ -52,6 +63,19 @@ def test_no_look_lies_above_the_course(sizes: list[float]) -> None:
         # Shares are kept in thousandths.
         around = (max(0.0, number / len(sizes) - 0.0006), min(1.0, number / len(sizes) + 0.0006))
         assert max(at(course, share) for share in around) >= scale * mib - 0.06
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 1e4), st.floats(0.0, 1e5)), min_size=LEAST_LOOKS, max_size=40))
+def test_a_course_has_a_text_whenever_looks_came(looks: list[tuple[float, float]]) -> None:
+    """However near to each other: a recipe refuses times that do not rise."""
+    watch = CourseWatch(0.0)
+    for at_s, mib in sorted(looks):
+        watch.looked(at_s, mib)
+    course = watch.course(peak_mib=max(LEAST_MIB, *(mib for _, mib in looks)), wall_s=max(LEAST_S, max(looks)[0]))
+    if course:
+        shape = together([course])
+        assert is_shape(shape)
+        assert is_shape(course_of_text(course_text(shape)))
 
 
 def test_the_step_that_costs_least_goes_first() -> None:
