@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -294,7 +294,8 @@ def gather(path: Path, run: int) -> Gathered:
         if not unit.unit.counted and not (_is_link(unit) and _named(unit, header)):
             continue
         place = _place(unit, header)
-        why = _unfinished(unit, failed=summary is None or summary.result is not BuildResult.OK)
+        failed = summary is None or summary.result is not BuildResult.OK
+        why = _unfinished(unit, failed=failed, remedied=state.remedied)
         if why:
             halves.setdefault(place, why)
             continue
@@ -390,14 +391,16 @@ def _target(unit: UnitState, header: Header) -> str:
     return "" if below.startswith(("..", "/")) else below
 
 
-def _unfinished(unit: UnitState, *, failed: bool) -> str:
-    """Why a unit does not count; empty when it does."""
+def _unfinished(unit: UnitState, *, failed: bool, remedied: Collection[int]) -> str:
+    """Why a unit does not count; empty when it does. ``remedied``: phases that were run with less memory."""
     for state in unit.phases:
         what = escaped(f"{state.row.kind} {state.row.arch}".strip())
         if state.end is None:
             return f"its {what} did not end"
         if state.end.outcome is not Outcome.OK:
             return f"its {what} did not end well ({state.end.outcome.value})"
+        if state.end.phase_id in remedied:
+            return f"its {what} was made to take less memory than it does (`--auto-remedy`)"
     if failed and not unit.ended:
         return "it did not end"
     if failed and unit.unit.archs and not any(state.kind is PhaseKind.HOST for state in unit.phases):

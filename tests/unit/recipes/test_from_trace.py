@@ -72,6 +72,17 @@ def test_what_a_phase_held_while_it_ran_is_in_the_recipe(tmp_path: Path) -> None
     )
 
 
+def test_a_phase_that_was_made_to_take_less_memory_is_left_out(tmp_path: Path) -> None:
+    """Its unit would look lighter than it is."""
+    build = Traced().unit("a.cu").unit("big.cu", (("cicc", 700.0),), done=False)
+    last = build.events.pop()
+    build.events += [tr.admitted(2, build.phases, 700.0, thrift=True), last, UnitEnded(at_s=9, unit_id="u2")]
+    made = recipe_from_traces([build.write(tmp_path / "t.jsonl")])
+    assert [unit.place for unit in made.recipe.units] == ["a.cu"]
+    assert made.left_out == ("big.cu: its cicc sm_90 was made to take less memory than it does (`--auto-remedy`)",)
+    assert not made.complete
+
+
 @pytest.mark.parametrize(
     ("half", "said"),
     [
