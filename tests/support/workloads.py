@@ -97,6 +97,18 @@ def generated(units: int, *, seed: int, archs: int = 1) -> Workload:
     return Workload(name=f"generated {units} units, seed {seed}", units=tuple(made))
 
 
+def risen_and_fallen(workload: Workload) -> Workload:
+    """The same build, each phase of which rises to its peak and gives some back before it ends, as compilers do."""
+    curve = ((0.25, 0.4), (0.7, 1.0), (0.8, 1.0), (0.85, 0.6), (1.0, 0.6))
+    units = (
+        msgspec.structs.replace(
+            unit, phases=tuple(msgspec.structs.replace(phase, curve=curve) for phase in unit.phases)
+        )
+        for unit in workload.units
+    )
+    return msgspec.structs.replace(workload, units=tuple(units))
+
+
 def _key(workload: Workload, unit: UnitWork) -> UnitKey:
     return UnitKey(project=workload.name, place=unit.source or unit.name, output=unit.name, archs=unit.archs)
 
