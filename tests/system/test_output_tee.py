@@ -145,10 +145,14 @@ def test_a_slow_reader_makes_the_build_wait_and_loses_nothing(program: Program) 
 
 @pytest.mark.parametrize("stderr", [subprocess.DEVNULL, subprocess.STDOUT], ids=["alone", "with stderr"])
 def test_ctrl_c_does_not_wait_for_a_reader_who_does_not_read(program: Program, stderr: int) -> None:
-    """Every pipe is full and nobody reads: the build cannot go on to its trap until its words are dropped."""
+    """Every pipe is full and nobody reads: the build cannot go on to its trap until its words are dropped. What it says
+    when somebody reads again is there."""
     reader, writer = os.pipe()
+    fifo = program.folder / "go"
+    os.mkfifo(fifo)
+    trap = "touch trapped; read word < go; echo $word; exit 3"
     process = subprocess.Popen(
-        program.supervised("sh", "-c", "trap 'touch trapped; exit 3' INT; echo $$ > pid; while :; do echo y; done"),
+        program.supervised("sh", "-c", f"trap '{trap}' INT; echo $$ > pid; while :; do echo y; done"),
         cwd=program.folder,
         env=program.env,
         stdout=writer,
@@ -164,10 +168,11 @@ def test_ctrl_c_does_not_wait_for_a_reader_who_does_not_read(program: Program, s
     process.send_signal(signal.SIGINT)
     while not (program.folder / "trapped").exists():
         select.select([], [], [], 0.05)
-    # Our own last words want to be read.
     os.close(writer)
     with os.fdopen(reader, "rb") as rest:
-        rest.read()
+        os.read(rest.fileno(), 65536)
+        fifo.write_text("late\n")
+        assert b"late\n" in rest.read()
     assert process.wait() == 128 + signal.SIGINT
     assert isinstance(program.records()[-1], BuildEnded)
 

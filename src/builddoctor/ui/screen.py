@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import re
 import select
 import shlex
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,7 +40,7 @@ days."""
 READ_BYTES = 64 * 1024
 MOST_KEPT_EVENTS = 30
 HURRIED_S = 3.0
-"""After Ctrl-C, a reader that takes nothing for so long gets nothing more: less than what the build has to end in."""
+"""After Ctrl-C, what comes is dropped once a reader took nothing for so long: less than the build has to end in."""
 
 Listener = Callable[[bytes], None]
 """Takes what the build printed; never raises."""
@@ -309,7 +311,9 @@ class Relay:
         for fd in (self._reader, self._wakes, self._wake):
             os.set_blocking(fd, False)
         self._said: deque[bytes] = deque()
-        self._ending = self._hurried = self._dropping = False
+        self._ending = self._hurried = False
+        self._stalled = False
+        """nobody has read for too long; what comes is dropped until somebody does"""
         self._thread = threading.Thread(target=self._run, name=f"relay {target}", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._done = asyncio.Event()
@@ -398,9 +402,7 @@ class Relay:
     def _write(self, data: bytes) -> bool:
         """False when the reader is gone."""
         view = memoryview(data)
-        while view and not self._dropping:
-            if not self._has_room():
-                continue
+        while view and self._has_room():
             try:
                 # A pipe with any room has room for so much: the write does not block.
                 view = view[os.write(self._target, view[: select.PIPE_BUF]) :]
@@ -414,16 +416,24 @@ class Relay:
         return True
 
     def _has_room(self) -> bool:
+        """Wait until the reader takes something. False: in a hurry, and he took nothing for ``HURRIED_S`` or since."""
         poll = select.poll()
         poll.register(self._target, select.POLLOUT)
         poll.register(self._wakes, select.POLLIN)
-        hurried = self._hurried
-        found = poll.poll(HURRIED_S * 1000 if hurried else None)
-        self._dropping = hurried and not found
-        for fd, _ in found:
-            if fd == self._wakes:
+        until_s = math.inf
+        while True:
+            now_s = time.monotonic()
+            if self._hurried:
+                until_s = min(until_s, now_s + (0.0 if self._stalled else HURRIED_S))
+            ready = [fd for fd, _ in poll.poll(None if until_s == math.inf else max(0.0, 1000 * (until_s - now_s)))]
+            if self._wakes in ready:
                 os.read(self._wakes, READ_BYTES)
-        return any(fd == self._target for fd, _ in found)
+            if self._target in ready:
+                self._stalled = False
+                return True
+            if time.monotonic() >= until_s:
+                self._stalled = True
+                return False
 
 
 def same_file(one: int, other: int) -> bool:
