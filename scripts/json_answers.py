@@ -17,6 +17,7 @@ from builddoctor.cli.toolkit import Removed
 from builddoctor.cli.trace import Replayed, Shown
 from builddoctor.cli.trace_repro import Reproduced
 from builddoctor.core.check import Report
+from builddoctor.core.cluster import ClusterNode
 from builddoctor.core.configuration import Setting
 from builddoctor.core.machine import Machine
 from builddoctor.core.past import PastUnit
@@ -52,6 +53,7 @@ ANSWERS: Mapping[str, tuple[object, ...]] = {
     "toolkit list": (list[FoundToolkit],),
     "toolkit path": (str,),
     "toolkit remove": (Removed,),
+    "cluster status": (list[ClusterNode],),
     "machine list": (list[NominalMachine],),
     "machine show": (Machine, NominalMachine),
     "machine probe": (Machine, NominalMachine),

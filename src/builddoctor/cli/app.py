@@ -33,6 +33,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "plan": {},
     "watch": {},
     "attach": {},
+    "worker": {},
+    "cluster": {},
     "explain": {},
     "save": {},
     "restore": {},

@@ -79,6 +79,8 @@ def build(
     auto_remedy: options.AutoRemedy = False,
     no_doctor: options.NoDoctor = False,
     until: options.Until = "",
+    cluster: options.ClusterOption = "",
+    keys: options.KeysOption = "",
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print the plan and every variable, and stop. No sources are fetched for it."),
@@ -163,6 +165,8 @@ def build(
         nearest_recipe=True,
         strategy=strategy,
         until=until,
+        cluster=cluster,
+        keys=keys,
     )
     if dry_run:
         by = choose_recipe(request, named_recipe, Toolchain(host_arch=os.uname().machine), os.environ)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from builddoctor.core.errors import FolderNotWritableError, UsageError
+from builddoctor.core.errors import ExtraMissingError, FolderNotWritableError, UsageError
 from builddoctor.core.request import RunRequest
 from builddoctor.core.units import parse_size_mib, parse_until_s
 from builddoctor.gates.environment import Mode, chosen_cache
@@ -73,6 +73,24 @@ Until = Annotated[
     ),
 ]
 
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Other machines that run phases: what does not fit here, or waits. Such as tls://build-host:8786.",
+    ),
+]
+KeysOption = Annotated[
+    str,
+    typer.Option(
+        "--keys",
+        metavar="FOLDER",
+        show_default=False,
+        help="The folder of the cluster's keys.  [default: ~/.config/builddoctor/cluster]",
+    ),
+]
+
 RecipeOption = Annotated[
     str,
     typer.Option(
@@ -117,6 +135,8 @@ def make_request(
     nearest_recipe: bool = False,
     strategy: Strategy = "gated",
     until: str = "",
+    cluster: str = "",
+    keys: str = "",
 ) -> RunRequest:
     """Check every value before anything starts. Raises UsageError or FolderNotWritableError.
 
@@ -149,8 +169,29 @@ def make_request(
         recipe=recipe,
         nearest_recipe=nearest_recipe,
         strategy=strategy,
+        cluster=cluster_address(cluster) if cluster else "",
+        cluster_keys=str(with_cluster(keys).absolute()) if cluster else "",
         until_s=parse_until_s(until, datetime.now().astimezone()) if until else None,
     )
+
+
+def with_cluster(folder: str) -> Path:
+    """The folder of a cluster's keys; asked first wherever Dask is needed. Raises ExtraMissingError."""
+    try:
+        from builddoctor.cluster.keys import keys_folder
+    except ImportError as error:
+        raise ExtraMissingError(
+            f"clusters need Dask ({error})", hint="`pip install 'builddoctor[cluster]'`, on each of the machines"
+        ) from error
+    return keys_folder(folder)
+
+
+def cluster_address(address: str) -> str:
+    """Checked. Raises UsageError, or ExtraMissingError."""
+    with_cluster("")
+    from builddoctor.cluster.keys import checked_address
+
+    return checked_address(address)
 
 
 def named_recipe(recipe: str) -> Shelved | None:

@@ -46,6 +46,8 @@ def run(
     auto_remedy: options.AutoRemedy = False,
     no_doctor: options.NoDoctor = False,
     until: options.Until = "",
+    cluster: options.ClusterOption = "",
+    keys: options.KeysOption = "",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
@@ -81,6 +83,8 @@ def run(
         recipe=recipe,
         strategy=strategy,
         until=until,
+        cluster=cluster,
+        keys=keys,
     )
     if strategy == "staged":
         # Only here: with what it imports every build would start later.

@@ -11,6 +11,8 @@ SUMMARIES = {
     "plan": "Predict a build: time, peak memory, stages, and the effect of more memory or cores.",
     "watch": "Follow a running build from another terminal, with the same board, until it ends.",
     "attach": "Show a build that was started without builddoctor: how far it is, whether it hangs, what threatens it.",
+    "worker": "Run phases of others' builds on this machine, within its memory, until Ctrl-C.",
+    "cluster": "Other machines that run phases of builds.",
     "explain": "Explain what failed and why, from any text: verdict, evidence, and fixes, cheapest first.",
     "save": "Save what was built so far in this folder, to go on elsewhere.",
     "restore": "Restore a saved build in this folder: only what is missing or has changed is compiled then.",

@@ -22,6 +22,8 @@ class RunningRow(msgspec.Struct, frozen=True, kw_only=True):
     """where the estimate comes from"""
     left_s: float | None = None
     """time that it is expected to go on; None while it is not known"""
+    node: str = ""
+    """the other machine that it runs on"""
 
 
 class WaitReason(Word):
@@ -36,6 +38,8 @@ class WaitReason(Word):
     OTHER_ALONE = "other-alone"
     FREEING = "freeing"
     """for the memory of what was just ended"""
+    NODE = "node"
+    """for another machine: it does not fit here"""
 
 
 class WaitingRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ Does *not* cover: a failed build. Its own exit code passes through unchanged, an
 128 + N, as a shell does.
 
 75 is no error: ``--until`` has stopped a build that is to be continued, as sysexits.h means it (EX_TEMPFAIL).
-The codes 68 to 89 are ours; they are chosen clear of 1, 2 (compilers, ninja, make), 9 (nvcc after a SIGKILL),
+The codes 67 to 89 are ours; they are chosen clear of 1, 2 (compilers, ninja, make), 9 (nvcc after a SIGKILL),
 126 to 165 (the shell's) and 255 (nvcc with ``--threads``). 64, 126 and 127 keep their usual meaning.
 """
 
@@ -42,6 +42,12 @@ class CommandNotExecutableError(BuildDoctorError):
     """The build command exists but cannot be started (the shell's own code for this)."""
 
     exit_code = 126
+
+
+class ClusterError(BuildDoctorError):
+    """A cluster cannot be used: nobody answers, other keys, another version, or an answer that is not one."""
+
+    exit_code = 67
 
 
 class ExtraMissingError(BuildDoctorError):

@@ -161,6 +161,31 @@ class PhaseEnded(Event, frozen=True, kw_only=True, tag="end"):
     """what sent a SIGKILL that was not ours"""
     beside: tuple[Beside, ...] = ()
     """what else was there while it ran; told of kernel kills, where it matters"""
+    node: str = ""
+    """the other machine that it ran on; then ``wall_s`` is its time there"""
+    sent_mib: Mib = 0.0
+    """compressed, to that machine"""
+    back_mib: Mib = 0.0
+    """compressed, from it"""
+    transfer_s: Seconds = 0.0
+    """from the decision to send it to its end, less its time there"""
+
+
+class NodeSeen(Event, frozen=True, kw_only=True, tag="node"):
+    """Another machine can run phases of this build (``--cluster``)."""
+
+    node: str
+    cores: Whole
+    budget_mib: Mib
+    """what phases may hold there, when nothing else runs"""
+    tools: tuple[str, ...]
+    """names of the programs that it has too, byte for byte"""
+
+
+class NodeLost(Event, frozen=True, kw_only=True, tag="node-lost"):
+    """It is gone: what ran there ends with ``Outcome.NODE_LOST``."""
+
+    node: str
 
 
 class MemorySampled(Event, frozen=True, kw_only=True, tag="sample"):
@@ -298,6 +323,8 @@ class Admit(Event, frozen=True, kw_only=True, tag="admit"):
     """time that it is expected to take"""
     thrift: bool = False
     """its compiler is told to collect garbage earlier, which leaves its output as it is"""
+    node: str = ""
+    """the other machine that it is sent to"""
 
 
 class HoldReason(Word):
@@ -313,6 +340,8 @@ class HoldReason(Word):
     """a phase was ended, and its memory is not back yet"""
     TIME = "time"
     """its unit would not end before the build has to"""
+    NODE = "node"
+    """it does not fit here, and waits for another machine"""
 
 
 class Hold(Event, frozen=True, kw_only=True, tag="hold"):
@@ -367,6 +396,8 @@ class KillReason(Word):
     """memory runs out beside processes that cannot be run again"""
     OTHER_BUILD = "other-build"
     """memory runs out, and another build goes on"""
+    LARGER_PLACE = "larger-place"
+    """memory runs out, and another machine has more"""
     INTERRUPTED = "interrupted"
     """the build is being ended, and what is asked to end would wait for memory first"""
 
@@ -490,6 +521,8 @@ Fact = (
     | UngatedGone
     | PauseRefused
     | ShareSettled
+    | NodeSeen
+    | NodeLost
     | Interrupted
     | TimePassed
 )

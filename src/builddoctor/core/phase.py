@@ -40,6 +40,10 @@ class Outcome(Word):
     KILLED_BY_US = "killed-by-us"
     KILLED_OUTSIDE = "killed-outside"
     """SIGKILL without any counter: a kill from outside, or a limit that we cannot see"""
+    KILLED_THERE = "killed-there"
+    """on another machine, which could not hold it"""
+    NODE_LOST = "node-lost"
+    """with the other machine that it ran on, or the way there"""
     WITHDRAWN = "withdrawn"
     """its gate went away: the build was interrupted"""
 
@@ -73,6 +77,8 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """the program's name, e.g. ``cc1plus``"""
     redoable: bool = True
     """it can be run again; not when it reads or writes a pipe"""
+    portable: bool = False
+    """another machine can run it, and there may be some"""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,6 +51,10 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """go by the nearest recipe of the project where none was named"""
     strategy: Literal["gated", "staged"] = "gated"
     """``--strategy``: ``staged`` builds without gates, stage by stage"""
+    cluster: str = ""
+    """``--cluster``: address of other machines that may run phases"""
+    cluster_keys: str = ""
+    """``--keys``: folder of that cluster's keys"""
     until_s: float | None = None
     """``--until``: from its start the build may take so long; what cannot end by then is not started"""
     stages: str = ""

@@ -6,7 +6,7 @@ environment, no file contents.
 
 Roles: ``phase`` asks, waits, runs the tool as its child, reports, and may be told to run it again; ``unit`` (nvcc)
 registers, waits until it is opened, and becomes the real nvcc; ``front`` (ninja, cmake, make) registers and becomes the
-real program.
+real program. A phase may be done on another machine: then its gate is told how it ended, and its files are there.
 
 In an activated shell (BUILDDOCTOR_ACTIVE names what starts a supervisor) the first gate of a build starts the build's
 supervisor, and the later ones find it: its socket is named after the build's topmost activated process.
@@ -360,6 +360,19 @@ def ask(role, fields):
     return waited, None
 
 
+def was_done(answer):
+    """Another machine has run the tool: end as it did there, with what it printed."""
+    if answer is None or answer[0] != "done":
+        return
+    printed = os.fsencode(answer[2])
+    try:
+        while printed:
+            printed = printed[os.write(2, printed) :]
+    except OSError:
+        pass
+    leave(int(answer[1]))
+
+
 def phase(real, shown, args):
     name = shown.rsplit("/", 1)[-1]
     again = can_run_again(name, args)
@@ -372,18 +385,30 @@ def phase(real, shown, args):
         become(real, real, args, os.environ)
     if answer is None:
         wait_in_line()
+    was_done(answer)
     while True:
+        # Something may have to be run before: it preprocesses what is then sent to another machine.
+        before = answer is not None and answer[0] == "before"
         args = with_thrift(name, args, answer)
-        status, usage = run_child(real, args, lambda pid: send(connection, ["start", str(pid)]))
+        status, usage = run_child(
+            real, answer[1:] if before else args, lambda pid: send(connection, ["start", str(pid)])
+        )
         told = send(
             connection,
             ["end", str(status), str(usage.ru_maxrss), "%.3f" % (usage.ru_utime + usage.ru_stime)]
             + ["%.6f" % time.process_time(), str(high_water_kib())],
         )
+        if before:
+            answer = receive(connection) if told else None
+            was_done(answer)
+            if answer is None:
+                wait_in_line()
+            continue
         if status == 0 or not told:
             leave(status)
         answer = receive(connection)
-        if answer is None or answer[0] != "again" or not again:
+        was_done(answer)
+        if answer is None or answer[0] not in ("again", "before") or not again:
             leave(status)
 
 

@@ -14,9 +14,10 @@ import resource
 import shutil
 import signal
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -63,6 +64,9 @@ from builddoctor.trace.state import BuildState
 from builddoctor.trace.words import Decisions, event_row
 from builddoctor.trace.writer import TraceWriter
 from builddoctor.ui.screen import Listener, Screen
+
+if TYPE_CHECKING:
+    from builddoctor.runtime.away import Elsewhere
 
 GRACE_S = 5.0
 """After Ctrl-C a build has this long to end by itself; then it is ended. Where nothing compiles at that moment it is
@@ -248,7 +252,8 @@ class _Build:
             (self.trace.write, self.time_left.saw, self._show(screen), self.recorder.saw),
         )
         log.add(header)
-        session, sampler, sharing = self._parts(log)
+        elsewhere = self._elsewhere(log)
+        session, sampler, sharing = self._parts(log, elsewhere)
         if self.joined is not None:
             # What a supervisor that died has left: its gates come here.
             self.joined.socket.unlink(missing_ok=True)
@@ -264,7 +269,7 @@ class _Build:
         problem: list[BaseException] = []
         guardian = self._guardian = self._guard(screen, socket) if self.joined is None else None
         _raise_descriptor_limit()
-        tasks = [asyncio.create_task(self._watch(session, sampler, log)), *screen.start()]
+        tasks = [*self._watches(session, sampler, log, elsewhere), *screen.start()]
         if guardian is not None:
             self._listen(guardian, ended, problem)
         elif self.joined is not None:
@@ -371,7 +376,15 @@ class _Build:
         log.add(BuildEnded(at_s=log.at_s(), summary=summary))
         return Finished(summary=summary, state=self.state, beyond=beyond)
 
-    def _parts(self, log: EventLog) -> tuple[Session, Sampler, Sharing]:
+    def _elsewhere(self, log: EventLog) -> Elsewhere | None:
+        """Other machines, where the user named some."""
+        if self.prepared.cluster is None:
+            return None
+        from builddoctor.runtime.away import Elsewhere
+
+        return Elsewhere(self.prepared.cluster, tell=lambda text: log.tell(text, warning=True))
+
+    def _parts(self, log: EventLog, elsewhere: Elsewhere | None) -> tuple[Session, Sampler, Sharing]:
         """Those that need the log."""
         phases, processes = LivePhases(), Processes(self.root)
 
@@ -409,6 +422,7 @@ class _Build:
             clock=self.clock,
             answer_front=self.fronts.answer,
             recorder=self.recorder,
+            elsewhere=elsewhere,
             snapshots=self.snapshots,
             capture=self.capture,
             holds_units=True,
@@ -417,6 +431,13 @@ class _Build:
         return session, sampler, sharing
 
     # -- while it runs ---------------------------------------------------------------------------------------------
+
+    def _watches(
+        self, session: Session, sampler: Sampler, log: EventLog, elsewhere: Elsewhere | None
+    ) -> Iterator[asyncio.Task[None]]:
+        yield asyncio.create_task(self._watch(session, sampler, log))
+        if elsewhere is not None:
+            yield asyncio.create_task(elsewhere.watch(session.decide, log.at_s))
 
     async def _watch(self, session: Session, sampler: Sampler, log: EventLog) -> None:
         """Look at memory for ever; once a second say how it stands, and sync the trace."""

@@ -34,7 +34,12 @@ from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.system.source_files import source_digest
 from builddoctor.trace.state import BuildState
 
-KILLED = frozenset((Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US, Outcome.KILLED_OUTSIDE))
+KILLED = frozenset(
+    (
+        *(Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US, Outcome.KILLED_OUTSIDE),
+        *(Outcome.KILLED_THERE, Outcome.NODE_LOST),
+    )
+)
 
 DID_NOT_FIT = frozenset((Verdict.TOO_BIG, Verdict.RUNAWAY))
 """What is known of such a phase is that it takes more: the next build tries it first."""
@@ -154,10 +159,7 @@ class HistoryRecorder:
         if isinstance(event, PhaseAsked):
             self._phases[event.phase.phase_id] = event.phase
         elif isinstance(event, Admit):
-            if event.thrift:
-                # It takes less than it will without.
-                self._thrifty.add(event.phase_id)
-            self._courses[event.phase_id] = CourseWatch(event.at_s)
+            self._admitted(event)
         elif isinstance(event, MemorySampled):
             for phase_id, rss_mib in event.rss_mib:
                 if (watch := self._courses.get(phase_id)) is not None:
@@ -171,6 +173,13 @@ class HistoryRecorder:
                 self._learn(phase, Seen(input_mib=phase.input_mib, peak_mib=event.peak_mib, wall_s=0.0, at_least=True))
         elif isinstance(event, UnitEnded):
             self._unit_ended(event.unit_id)
+
+    def _admitted(self, event: Admit) -> None:
+        if event.thrift:
+            # It takes less than it will without.
+            self._thrifty.add(event.phase_id)
+        if not event.node:
+            self._courses[event.phase_id] = CourseWatch(event.at_s)
 
     def _phase_ended(self, phase: Phase, event: PhaseEnded, watch: CourseWatch | None) -> None:
         """Only a phase that did all its work shows what it needs."""

@@ -49,6 +49,8 @@ class LivePhase:
         self.cwd = cwd
         """where its gate was started"""
         self.admitted_at_s: float | None = None
+        self.node = ""
+        """the other machine that it was sent to, when it was admitted last; empty for this one"""
         self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """it may start (again)"""
         self.killed_by_us = False

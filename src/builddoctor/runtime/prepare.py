@@ -17,12 +17,14 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from builddoctor.core.check import Check, Status
 from builddoctor.core.errors import (
     BuildImpossibleError,
+    ClusterError,
     FolderNotWritableError,
     MemoryBudgetError,
     PlatformError,
@@ -62,6 +64,9 @@ from builddoctor.trace.reader import TraceReader
 from builddoctor.trace.state import BuildState
 from builddoctor.ui.doctor_page import brief_lines
 from builddoctor.ui.staged import is_stand_in
+
+if TYPE_CHECKING:
+    from builddoctor.cluster.client import Cluster
 
 STOPS_ANY_COMMAND = frozenset(("memory-limit",))
 """With ``run`` it is not known what the command needs."""
@@ -119,6 +124,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     knobs: knobs.KnobSettings
     reading: MemoryReading
     budget_mib: float
+    cluster: Cluster | None = None
+    """other machines that run phases"""
 
     @property
     def toolchain(self) -> Toolchain:
@@ -160,7 +167,10 @@ def prepare(
     tools = _host_tools(env, fallback_folder, request.command)
     staged = request.strategy == "staged"
     host = stages_folder(cache) if staged else host_overlay(cache, tools)
-    jobs = window(cores, budget, read_process_room(root))
+    cluster = _join(request, toolkit, tools)
+    # Units that other machines compile wait in as many places here.
+    wide = cores + (cluster.cores() if cluster is not None else 0)
+    jobs = window(wide, budget, read_process_room(root))
     settings = knobs.settle(env, window=jobs, cores=cores, ignore_caps=request.ignore_caps)
     if staged:
         # What the user has set is left to the build; its stages have jobs of their own.
@@ -179,7 +189,7 @@ def prepare(
         # What the user said is meant as it is.
         slots=request.cores or slots(cores),
         most_open=most_open(
-            cores,
+            wide,
             budget,
             jobs,
             temporary_mib=_temporary_mib(env, root),
@@ -189,7 +199,23 @@ def prepare(
         knobs=settings,
         reading=reading,
         budget_mib=budget,
+        cluster=cluster,
     )
+
+
+def _join(request: RunRequest, toolkit: Toolkit | None, tools: HostTools) -> Cluster | None:
+    """The cluster that the user named. Raises ClusterError where it cannot be joined."""
+    if not request.cluster:
+        return None
+    if toolkit is None:
+        raise ClusterError(
+            "no CUDA toolkit was found here, and only its compilers run on other machines",
+            hint="name it with `--toolkit`, or leave out `--cluster`",
+        )
+    # Only here: Dask takes half a second to load.
+    from builddoctor.runtime.away import join
+
+    return join(request, toolkit, tools.compilers)
 
 
 def _temporary_mib(env: Mapping[str, str], root: SystemRoot) -> float | None:

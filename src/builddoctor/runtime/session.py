@@ -10,10 +10,13 @@ Does *not* cover: deciding (``scheduler``), looking at memory (``runtime.sampler
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -41,11 +44,11 @@ from builddoctor.core.events import (
     UnitBegan,
     UnitEnded,
 )
-from builddoctor.core.phase import Outcome, Phase, Unit
+from builddoctor.core.phase import Outcome, Phase, PhaseKind, Unit
 from builddoctor.gates.fronts import answer_words
 from builddoctor.gates.gate_program import THRIFT
 from builddoctor.gates.protocol import Asked, Connection, Ended, Registered, Started
-from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture
+from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture, call_of
 from builddoctor.runtime.history_recorder import HistoryRecorder
 from builddoctor.runtime.kill_evidence import KillEvidence
 from builddoctor.runtime.phases import LivePhase, LivePhases, was_killed
@@ -57,6 +60,10 @@ from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.system.process import Processes
 from builddoctor.system.root import Clock, SystemRoot
 from builddoctor.toolchain.command_lines import parse_sizes, phase_facts
+
+if TYPE_CHECKING:
+    # With them comes Dask, which builds without a cluster do not wait for.
+    from builddoctor.runtime.away import Elsewhere, Returned
 
 Observer = Callable[[Event], None]
 
@@ -125,12 +132,16 @@ class Session:
         clock: Clock,
         answer_front: FrontAnswer,
         recorder: HistoryRecorder,
+        elsewhere: Elsewhere | None,
         snapshots: FailureSnapshots,
         capture: InputCapture,
         holds_units: bool,
         out_of_time: Callable[[], None],
     ) -> None:
-        """``out_of_time``: called when the scheduler says that the build is to be stopped."""
+        """``elsewhere``: other machines that phases may be sent to; None: there are none.
+
+        ``out_of_time``: called when the scheduler says that the build is to be stopped.
+        """
         self.costs = GateCosts()
         self.phases = phases
         self.units = Units(processes, began=self._unit_began, ended=self._unit_ended)
@@ -147,6 +158,7 @@ class Session:
         self._clock = clock
         self._answer_front = answer_front
         self._recorder = recorder
+        self._elsewhere = elsewhere
         self._snapshots = snapshots
         self._capture = capture
         self._holds_units = holds_units
@@ -242,6 +254,11 @@ class Session:
         live = self.phases.get(admit.phase_id)
         if live is None:
             return
+        live.node = admit.node
+        if live.node:
+            if not live.granted.done():
+                live.granted.set_result(None)
+            return
         now_s = live.admitted_at_s = self._clock()
         live.before = self._evidence.baseline(live.gate_pid if live.trusted else None, now_s=now_s)
         live.thrift = admit.thrift
@@ -275,20 +292,23 @@ class Session:
             self.costs.cpu_s += time.thread_time() - began
             await self._see_through(connection, live)
         finally:
-            if self.phases.pop(live.phase.phase_id, None) is not None:
-                # Its gate died: its tool has no reader any more, and must not grow unseen.
-                live.kill(self._processes)
-                self.decide(
-                    PhaseEnded(
-                        at_s=self._log.at_s(),
-                        phase_id=live.phase.phase_id,
-                        outcome=Outcome.WITHDRAWN,
-                        peak_mib=round(live.peak_mib, 1),
-                        wall_s=0.0,
-                    )
-                )
-            live.tool_gone()
+            self._let_go(live)
             self.units.leave(live.phase.unit_id)
+
+    def _let_go(self, live: LivePhase) -> None:
+        """It is over, or its gate died: then its tool has no reader any more, and must not grow unseen."""
+        if self.phases.pop(live.phase.phase_id, None) is not None:
+            live.kill(self._processes)
+            self.decide(
+                PhaseEnded(
+                    at_s=self._log.at_s(),
+                    phase_id=live.phase.phase_id,
+                    outcome=Outcome.WITHDRAWN,
+                    peak_mib=round(live.peak_mib, 1),
+                    wall_s=0.0,
+                )
+            )
+        live.tool_gone()
 
     def take_up(self, asked: Asked, *, trusted: bool) -> LivePhase:
         """A phase as its gate tells it, in its unit; ``trusted``: the kernel vouches for the gate's pid."""
@@ -312,6 +332,7 @@ class Session:
             input_mib=round(facts.input_mib, 4),
             tool=asked.tool,
             redoable=asked.redoable,
+            portable=trusted and self._elsewhere is not None and self._elsewhere.can_send(asked),
         )
         self.units.enter(unit_id)
         return LivePhase(phase, gate_pid=asked.gate_pid, trusted=trusted, cwd=asked.cwd)
@@ -325,6 +346,14 @@ class Session:
         """Grant, start, end; and again as often as the scheduler wants."""
         word = "go"
         while live.granted.done() or await self._granted(connection, live):
+            if live.node:
+                if (returned := await self._run_elsewhere(connection, live)) is None:
+                    return
+                if live.phase.phase_id not in self.phases:
+                    printed = os.fsdecode(returned.printed.replace(b"\0", b""))
+                    connection.send("done", str(returned.status), printed)
+                    return
+                continue
             connection.send(word, *(THRIFT if live.thrift else ()))
             word, ended = "again", await self._run_once(connection, live)
             if ended is None:
@@ -334,6 +363,74 @@ class Session:
                     self._add_now(await self._capture.keep(live, ended.status, given_up=live.given_up))
                     connection.send("return")
                 return
+
+    async def _run_elsewhere(self, connection: Connection, live: LivePhase) -> Returned | None:
+        """On another machine, to its end; None when the gate is gone before."""
+        assert self._elsewhere is not None, "only what may be sent is"
+        # Only here: see above.
+        from builddoctor.runtime.away import LOST, Returned, load_of
+
+        call, began_s = call_of(live.gate_pid, self._root), self._clock()
+        load = load_of(call, live.phase.phase_id) if call is not None else None
+        try:
+            if load is None:
+                returned = LOST
+            elif load.before and (status := await self._preprocess(connection, live, load.before)) != 0:
+                if status is None:
+                    return None
+                # The compile itself would fail in the same way; it has said why.
+                returned = Returned(outcome=Outcome.FAILED, status=status)
+            else:
+                began_s = self._clock()
+                sent = await self._while_gate_waits(connection, self._elsewhere.run(load, live.node))
+                if sent is None:
+                    return None
+                returned = sent
+        finally:
+            if load is not None and load.preprocessed:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(load.cwd, load.preprocessed))
+        live.outcome = returned.outcome
+        if returned.outcome in (Outcome.OK, Outcome.FAILED):
+            self.phases.pop(live.phase.phase_id, None)
+        away_s = self._clock() - began_s
+        self.decide(returned.ended(live.phase.phase_id, live.node, at_s=self._log.at_s(), away_s=away_s))
+        return returned
+
+    async def _preprocess(self, connection: Connection, live: LivePhase, words: Sequence[str]) -> int | None:
+        """A compile's own program preprocesses its source here, as a phase of its own; gives its wait status."""
+        of = live.phase
+        self._last_phase_id += 1
+        phase = Phase(
+            phase_id=self._last_phase_id,
+            unit_id=of.unit_id,
+            kind=PhaseKind.PREPROCESS,
+            source=of.source,
+            input_mib=of.input_mib,
+            tool=of.tool,
+        )
+        before = LivePhase(phase, gate_pid=live.gate_pid, trusted=live.trusted, cwd=live.cwd)
+        self.announce(before)
+        try:
+            while before.granted.done() or await self._granted(connection, before):
+                connection.send("before", *words)
+                ended = await self._run_once(connection, before)
+                if ended is None or phase.phase_id not in self.phases:
+                    return None if ended is None else ended.status
+            return None
+        finally:
+            self._let_go(before)
+
+    async def _while_gate_waits(self, connection: Connection, work: Awaitable[Returned]) -> Returned | None:
+        """The work's result; None, and the work is cancelled, when the gate is gone before."""
+        working, receiving = asyncio.ensure_future(work), asyncio.ensure_future(connection.receive())
+        try:
+            await asyncio.wait((receiving, working), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            receiving.cancel()
+            if not working.done():
+                working.cancel()
+        return working.result() if working.done() else None
 
     def _add_now(self, events: Sequence[Event]) -> None:
         """Events that carry no time of their own."""

@@ -27,6 +27,7 @@ from builddoctor.gates.protocol import Asked
 from builddoctor.projects.metadata import project_name
 from builddoctor.system.process import Processes
 from builddoctor.toolchain.command_lines import driver_unit, nvcc_unit, options_digest
+from builddoctor.toolchain.travelling import TRAVELLERS
 
 LOOK_AGAIN_S = 0.2
 
@@ -101,8 +102,8 @@ class Units:
         unit_id = f"{pid}.{self._processes.start_ticks(pid)}"
         if unit_id not in self.open:
             is_nvcc = os.path.basename(argv[0]) == "nvcc"
-            if not is_nvcc and os.path.basename(asked.tool) == "ptxas":
-                # Triton's: what called it compiles one kernel after the other, and ends with the server that it is.
+            if not is_nvcc and os.path.basename(asked.tool) in TRAVELLERS:
+                # Triton's ptxas, or a node's: what called it runs one after the other, and ends with the server it is.
                 return ""
             read = nvcc_unit if is_nvcc else driver_unit
             if is_nvcc and not self.uncaught and not self._processes.environ_has(pid, NET_MARK):

@@ -20,6 +20,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from builddoctor.core.events import (
     Admit,
     Beside,
@@ -35,6 +37,8 @@ from builddoctor.core.events import (
     KillReason,
     MemorySampled,
     MemoryUnseen,
+    NodeLost,
+    NodeSeen,
     OutOfTime,
     PauseRefused,
     PhaseAsked,
@@ -57,10 +61,12 @@ from builddoctor.core.settings import SchedulerSettings
 from builddoctor.core.verdict import Verdict
 from builddoctor.estimation.estimator import Estimator
 from builddoctor.estimation.growth import Growth
+from builddoctor.estimation.past import RAISE_FACTOR
 from builddoctor.scheduler.admission import Admission
 from builddoctor.scheduler.budget import budget_mib
 from builddoctor.scheduler.build_order import BuildOrder, rest_of_units, whole_s, worth_a_search
 from builddoctor.scheduler.deadline import Deadline
+from builddoctor.scheduler.nodes import Away, Nodes
 from builddoctor.scheduler.oom_guard import (
     DANGER_SHARE,
     KILL_LATENCY_S,
@@ -102,6 +108,12 @@ others (docs/adr/0007), and do not take a core from a long one."""
 TOO_BIG_SHARE = 0.7
 """A phase that the kernel killed while it ran alone is too big, if it held this share of the largest budget that this
 build has had: other programs may have taken theirs meanwhile."""
+
+WORTH_SENDING_S = 0.5
+"""Two processes and two files more cost some 0.1 s on the way to a node and back: what is shorter waits here."""
+
+MOST_STRAYED = 3
+"""A phase whose node was lost so often stays here."""
 
 MOST_EXCUSED = 3
 """A phase that the kernel ends beside other builds, or beside processes that no gate asked for, was not alone, and is
@@ -148,6 +160,8 @@ class Scheduler:
         self._throttled: Throttled | None = None
         self._high_is_set = self._at_limit = False
         self._said_stalled = False
+        self._nodes = Nodes()
+        self._strayed: dict[int, int] = {}
         self._ungated = UngatedPauses()
         self._ungated_since_s = 0.0
         self._last_headroom = (-math.inf, 0.0)
@@ -181,6 +195,8 @@ class Scheduler:
             UngatedGone: self._ungated_gone,
             PauseRefused: self._pause_refused,
             ShareSettled: self._share_settled,
+            NodeSeen: self._node_seen,
+            NodeLost: self._node_lost,
             Interrupted: self._interrupt,
             TimePassed: self._time_passed,
         }
@@ -272,8 +288,10 @@ class Scheduler:
         assert not self._waiting.keys() & self._running.keys(), "a phase waits and runs"
         assert len(self._running) <= self._slots
         due = [each for each in self._waiting if self._drains_to is None or each.key <= self._drains_to.key]
-        idle = [each for each in due if each.held_for is not HoldReason.TIME and self._in_turn(each)]
+        kept = (HoldReason.TIME, HoldReason.NODE) if self._nodes else (HoldReason.TIME,)
+        idle = [each for each in due if each.held_for not in kept and self._in_turn(each)]
         assert self._running or not idle, "work waits while nothing runs"
+        assert not any(phase_id in self._nodes for phase_id in self._running), "a phase runs in two places"
         if any(phase_id in self._solo for phase_id in self._running):
             assert len(self._running) == 1, "a solo phase has company"
 
@@ -312,6 +330,8 @@ class Scheduler:
 
     def _phase_ended(self, event: PhaseEnded) -> list[Decision]:
         now_s, phase_id = event.at_s, event.phase_id
+        if (away := self._nodes.end(phase_id)) is not None:
+            return self._came_back(away, event) + self._admit(now_s)
         if self._waiting.leave(phase_id) is self._drains_to:
             self._drains_to = None
         run = self._running.end(phase_id)
@@ -349,6 +369,11 @@ class Scheduler:
             return self._again(run, event, run.estimate, solo=phase_id in self._solo)
         gave_way = event.outcome is Outcome.KILLED_BY_US or self._is_excused(event)
         alone = run.alone and not gave_way
+        if self._has_larger_place(phase) and peak_mib >= TOO_BIG_SHARE * self._most_budget_mib:
+            reserved_mib = max(run.estimate.reserve_mib, self._most_budget_mib)
+            raised = self._estimator.raise_after_kill(phase, peak_mib=peak_mib, reserved_mib=reserved_mib)
+            self._solo.discard(phase_id)
+            return self._again(run, event, raised, solo=False)
         if alone and (phase_id in self._solo or peak_mib >= TOO_BIG_SHARE * self._most_budget_mib):
             run.runaway = self._runaways.ran_away(phase_id)
             verdict = Verdict.RUNAWAY if run.runaway else Verdict.TOO_BIG
@@ -447,6 +472,7 @@ class Scheduler:
         for known in (self._redone, self._solo, self._thrifty):
             known.discard(phase_id)
         self._outside_kills.pop(phase_id, None)
+        self._strayed.pop(phase_id, None)
         self._excused.pop(phase_id, None)
 
     def _wait(self, phase: Phase, estimate: Estimate, now_s: float, *, solo: bool = False) -> None:
@@ -464,6 +490,114 @@ class Scheduler:
                 doubtful=self._is_doubtful(phase.unit_id, estimate),
             )
         )
+
+    # -- other machines ----------------------------------------------------------------------------------------
+
+    def _node_seen(self, event: NodeSeen) -> list[Decision]:
+        self._nodes.seen(event)
+        return self._admit(event.at_s)
+
+    def _node_lost(self, event: NodeLost) -> list[Decision]:
+        self._nodes.lost(event.node)
+        return self._admit(event.at_s)
+
+    def _has_larger_place(self, phase: Phase) -> bool:
+        """Some node may hold what this machine cannot."""
+        return phase.portable and self._nodes.largest_mib(phase.tool) > self._most_budget_mib
+
+    def _belongs_elsewhere(self, waiting: Waiting) -> bool:
+        """Here it might have to be ended. Without another place it would be tried all the same."""
+        return self._has_larger_place(waiting.phase) and self._may_not_fit(waiting.estimate.reserve_mib)
+
+    def _send_away(self, decisions: list[Decision], now_s: float) -> None:
+        """What waits here goes where there is room: the most urgent first."""
+        for waiting in self._waiting.in_turn():
+            phase, elsewhere = waiting.phase, self._belongs_elsewhere(waiting)
+            if not phase.portable or waiting.held_for is HoldReason.TIME or self._interrupted:
+                continue
+            worth = elsewhere or self._estimator.wall_s(phase) >= WORTH_SENDING_S
+            node = self._nodes.place_for(waiting, at_any_price=elsewhere) if worth else None
+            if node is not None:
+                self._send(waiting, node, decisions, now_s)
+            elif elsewhere and waiting.held_for is not HoldReason.NODE:
+                waiting.held_for = HoldReason.NODE
+                decisions.append(
+                    Hold(
+                        at_s=now_s,
+                        phase_id=phase.phase_id,
+                        needs_mib=round(waiting.estimate.reserve_mib, 1),
+                        free_mib=round(max(0.0, self.allowed_mib - self.committed_mib), 1),
+                        reason=HoldReason.NODE,
+                    )
+                )
+
+    def _send(self, waiting: Waiting, node: str, decisions: list[Decision], now_s: float) -> None:
+        phase, phase_id = waiting.phase, waiting.phase.phase_id
+        if self._waiting.leave(phase_id) is self._drains_to:
+            self._drains_to = None
+        # Alone is here: there it is by itself, or beside what that machine has room for.
+        self._solo.discard(phase_id)
+        self._lingering.pop(phase.unit_id, None)
+        self._release.started(phase.unit_id, now_s)
+        self._deadline.started(phase)
+        self._nodes.send(waiting, node, now_s)
+        decisions.append(
+            Admit(
+                at_s=now_s,
+                phase_id=phase_id,
+                estimate=_rounded(waiting.estimate),
+                waited_s=round(now_s - waiting.queued_at_s, 3),
+                running=len(self._running) + len(self._nodes),
+                expected_s=round(self._estimator.wall_s(phase), 1),
+                node=node,
+            )
+        )
+
+    def _came_back(self, away: Away, event: PhaseEnded) -> list[Decision]:
+        """From a node: done, or to be run again."""
+        phase, estimate, now_s = away.waiting.phase, away.waiting.estimate, event.at_s
+        self._deadline.ended(now_s)
+        self._ended += 1
+        if event.outcome not in (Outcome.NODE_LOST, Outcome.KILLED_THERE):
+            self._estimator.observe(phase, outcome=event.outcome, peak_mib=event.peak_mib, wall_s=event.wall_s)
+            if event.outcome is Outcome.OK:
+                self._linger(phase, now_s)
+            self._forget(phase.phase_id)
+            return []
+        if self._interrupted:
+            return []
+        if event.outcome is Outcome.KILLED_THERE:
+            budget = self._nodes.budget_mib(away.node)
+            if budget >= max(self._nodes.largest_mib(phase.tool), self._most_budget_mib):
+                verdict, size_mib = Verdict.TOO_BIG, round(event.peak_mib, 1)
+                return [GiveUp(at_s=now_s, phase_id=phase.phase_id, verdict=verdict, peak_mib=size_mib)]
+            # It was alone there, or the node has less than it said: only a larger one will do.
+            held_mib = max(event.peak_mib, budget / RAISE_FACTOR)
+            estimate = self._estimator.raise_after_kill(phase, peak_mib=held_mib, reserved_mib=estimate.reserve_mib)
+        else:
+            self._strayed[phase.phase_id] = self._strayed.get(phase.phase_id, 0) + 1
+            if self._strayed[phase.phase_id] >= MOST_STRAYED:
+                phase = msgspec.structs.replace(phase, portable=False)
+        waiting = Waiting(
+            phase=phase,
+            estimate=estimate,
+            asked_at_s=min(now_s, away.sent_at_s),
+            queued_at_s=now_s,
+            course=away.waiting.course,
+            short=away.waiting.short,
+            doubtful=self._is_doubtful(phase.unit_id, estimate),
+        )
+        self._waiting.add(waiting)
+        return [
+            Requeue(
+                at_s=now_s,
+                phase_id=phase.phase_id,
+                estimate=_rounded(estimate),
+                solo=False,
+                lost_s=round(now_s - away.sent_at_s, 3),
+                peak_mib=round(event.peak_mib, 1),
+            )
+        ]
 
     # -- memory ------------------------------------------------------------------------------------------------
 
@@ -494,8 +628,20 @@ class Scheduler:
         return headroom_mib, max(0.0, own_budget_mib - self._ungated.need_mib)
 
     def _last_phase_gives_way(self, event: MemorySampled, headroom_mib: float) -> list[Decision]:
-        """To another build, whose turn it is to go on, or to processes that no gate asked for."""
+        """To another build, whose turn it is to go on, or to processes that no gate asked for; or to a machine that has
+        room for it."""
         now_s = event.at_s
+        largest = max(self._running.values(), key=lambda run: run.rss_mib, default=None)
+        if largest is not None and self._nodes and self._has_larger_place(largest.phase):
+            killed = self._guard.give_way(
+                KillReason.LARGER_PLACE,
+                headroom_mib=headroom_mib,
+                danger_mib=max(DANGER_SHARE * event.reserve_mib, KILL_LATENCY_S * largest.growth_mib_s),
+                least_mib=LEAST_WORTH_MIB,
+                now_s=now_s,
+            )
+            if killed:
+                return killed
         if self._yields:
             danger_mib = max(DANGER_SHARE * event.reserve_mib, KILL_LATENCY_S * self._others_growth_mib_s)
             killed = self._guard.give_way(
@@ -601,12 +747,14 @@ class Scheduler:
         decisions: list[Decision] = []
         if len(self._waiting) and len(self._running) < self._slots:
             self._pass_along_queue(decisions, now_s, asked)
+        if self._nodes and len(self._waiting):
+            self._send_away(decisions, now_s)
         return decisions + self._release_units(now_s) + self._out_of_time(now_s)
 
     def _out_of_time(self, now_s: float) -> list[Decision]:
         if self._interrupted or not self._deadline.is_set:
             return []
-        idle = not self._running and len(self._waiting) > 0
+        idle = not self._running and not len(self._nodes) and len(self._waiting) > 0
         idle = idle and all(each.held_for is HoldReason.TIME for each in self._waiting)
         return [OutOfTime(at_s=now_s)] if self._deadline.is_over(now_s, idle=idle) else []
 
@@ -657,7 +805,8 @@ class Scheduler:
                 continue
             over_mib = admission.over_mib
             self._short = self._short or reason is HoldReason.MEMORY
-            if waiting.held_for is not reason:
+            if waiting.held_for is not reason and reason is not HoldReason.NODE:
+                # Of that one it is said when it cannot be sent (``_send_away``).
                 waiting.held_for = reason
                 decisions.append(
                     Hold(
@@ -682,6 +831,8 @@ class Scheduler:
 
     def _blocked(self, waiting: Waiting, admission: Admission) -> HoldReason | None:
         """Why this phase cannot start now; None when it can."""
+        if self._belongs_elsewhere(waiting):
+            return HoldReason.NODE
         if not self._running and self._in_turn(waiting):
             # The progress floor: something always runs, whatever its estimate; beside other builds in its turn.
             return None
@@ -780,7 +931,9 @@ class Scheduler:
             return []
         # Memory is short as well while a phase that had to be ended has not ended well.
         tight = bool(self._redone) or (self._short and len(self._waiting) > 0)
-        return list(self._release.next(now_s, running=len(self._running), waiting=len(self._waiting), tight=tight))
+        running, waiting = len(self._running) + len(self._nodes), len(self._waiting)
+        elsewhere = self._nodes.cores
+        return list(self._release.next(now_s, running=running, waiting=waiting, tight=tight, cores_elsewhere=elsewhere))
 
 
 def _rounded(estimate: Estimate) -> Estimate:

@@ -118,17 +118,21 @@ class UnitRelease:
             if not _take(self._held, (known.key, unit_id)):
                 _take(self._fresh, (known.key, unit_id))
 
-    def next(self, now_s: float, *, running: int, waiting: int, tight: bool) -> list[ReleaseUnit]:
+    def next(
+        self, now_s: float, *, running: int, waiting: int, tight: bool, cores_elsewhere: int = 0
+    ) -> list[ReleaseUnit]:
         """Units to open now. ``running`` and ``waiting``: phases; ``tight``: memory, not cores, is what is short.
+        ``cores_elsewhere``: of other machines that phases are sent to.
 
         Asked after phases were admitted, so that ``running`` is what cores and memory allow of what has asked.
         """
         opened: list[ReleaseUnit] = []
-        wanted = max(self._spare, self._slots - running)
+        wanted = max(self._spare, self._slots + cores_elsewhere - running)
+        most_open = self._most_open + cores_elsewhere
         while self._held:
             first = self._held[0]
             # Units that are open already, as urgent as this one, and have not begun.
-            enough = self.open >= self._most_open or bisect_right(self._fresh, first) >= wanted
+            enough = self.open >= most_open or bisect_right(self._fresh, first) >= wanted
             if enough and not self._stalled(now_s, running + waiting):
                 break
             del self._held[0]

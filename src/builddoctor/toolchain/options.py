@@ -57,7 +57,7 @@ class Role(Enum):
 _WITH_VALUE: dict[Role, tuple[str, ...]] = {
     Role.OUTPUT: (
         *("-o", "--output-file", "--gen_c_file_name", "--gen_device_file_name", "--stub_file_name"),
-        *("--embedded-fatbin", "--include_file_name"),
+        *("--embedded-fatbin", "--include_file_name", "-olto"),
     ),
     Role.NAME: (
         *("--orig_src_file_name", "--orig_src_path_name", "-dumpbase", "-dumpdir", "-dumpbase-ext"),

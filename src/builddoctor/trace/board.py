@@ -103,6 +103,7 @@ def _running(run: RunState, header: Header, now_s: float) -> RunningRow:
         reserve_mib=run.attempt.reserve_mib,
         evidence=run.estimate.source,
         left_s=max(0.0, run.expected_s - running_s) if run.expected_s > 0 else None,
+        node=run.attempt.elsewhere.node if run.attempt.elsewhere is not None else "",
     )
 
 

@@ -40,6 +40,17 @@ EventKind = Literal["kill", "killed", "requeue", "give-up", "hold", "warning", "
 """``kill``: builddoctor ended a phase; ``killed``: something else did"""
 
 
+class Journey(msgspec.Struct, kw_only=True, gc=False):
+    """A run on another machine; ``wall_s`` of the run is its time there."""
+
+    node: str
+    sent_mib: float = 0.0
+    """compressed, to that machine"""
+    back_mib: float = 0.0
+    transfer_s: float = 0.0
+    """on the way there and back, and waiting there"""
+
+
 class Attempt(msgspec.Struct, kw_only=True, gc=False):
     """One run of a phase, from its admission to its end."""
 
@@ -61,6 +72,8 @@ class Attempt(msgspec.Struct, kw_only=True, gc=False):
     peak_mib: float = 0.0
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    elsewhere: Journey | None = None
+    """None for a run on this machine"""
 
 
 class PhaseRow(msgspec.Struct, kw_only=True, gc=False):

@@ -56,6 +56,7 @@ from builddoctor.trace.picture import GROUPS, Mark, Moment, Picture, Run, Spans,
 from builddoctor.trace.report import (
     Attempt,
     Happened,
+    Journey,
     PhaseRow,
     Point,
     TraceReport,
@@ -83,7 +84,10 @@ MOST_MOMENTS = 1500
 MOST_HOLDERS = 6
 
 _BY_ITSELF = (Outcome.OK, Outcome.FAILED)
-_KILLED = (Outcome.KILLED_BY_US, Outcome.KILLED_BY_KERNEL, Outcome.KILLED_OUTSIDE)
+_KILLED = (
+    *(Outcome.KILLED_BY_US, Outcome.KILLED_BY_KERNEL, Outcome.KILLED_OUTSIDE),
+    *(Outcome.KILLED_THERE, Outcome.NODE_LOST),
+)
 
 Told = Kill | PhaseEnded | Requeue | GiveUp | Hold | Pause | Continue | Warn | Note
 """Events that a person wants to know of; of ends those by a kill."""
@@ -502,6 +506,8 @@ class BuildState:
             lane, self.lanes = self.lanes, self.lanes + 1
         reserve_mib = _reserve_mib(event.estimate)
         attempt = Attempt(admitted_at_s=event.at_s, reserve_mib=reserve_mib, running=event.running)
+        if event.node:
+            attempt.elsewhere = Journey(node=event.node)
         row = state.row
         row.attempts.append(attempt)
         run = RunState(state, event, attempt, place=len(self._runs), lane=lane)
@@ -583,7 +589,8 @@ class BuildState:
         row.wall_s += event.wall_s
         row.cpu_s += event.cpu_s
         counts.cpu_s += event.cpu_s
-        counts.peak_mib = max(counts.peak_mib, event.peak_mib)
+        if not event.node:
+            counts.peak_mib = max(counts.peak_mib, event.peak_mib)
         counts.phases_done += event.outcome in _BY_ITSELF
         counts.killed += event.outcome is Outcome.KILLED_BY_US
         self.jobs.change(len(self.live), event.at_s)
@@ -601,7 +608,7 @@ class BuildState:
         """Close a run; what all phases held before it gave its memory back."""
         row, attempt = run.phase.row, run.attempt
         heapq.heappush(self._free_lanes, run.lane)
-        if run.rss_mib == 0.0:
+        if run.rss_mib == 0.0 and not event.node:
             # Too short for a sample: its peak is known all the same, and belongs into the picture.
             run.rss_mib = event.peak_mib
             self._sum_mib += event.peak_mib
@@ -624,6 +631,8 @@ class BuildState:
         attempt.cause = event.cause._value_ if event.cause is not None else ""
         attempt.exit_code, attempt.signal = event.exit_code, event.signal
         attempt.peak_mib, attempt.wall_s, attempt.cpu_s = event.peak_mib, event.wall_s, event.cpu_s
+        if (way := attempt.elsewhere) is not None:
+            way.sent_mib, way.back_mib, way.transfer_s = event.sent_mib, event.back_mib, event.transfer_s
         return held_mib
 
     def _requeued(self, event: Requeue) -> Happening | None:

@@ -67,6 +67,7 @@ HOLD_WORDS: Mapping[HoldReason, str] = {
     HoldReason.OTHER_ALONE: "another runs alone",
     HoldReason.FREEING: "a kill is under way",
     HoldReason.TIME: "time: its unit would not end before the build has to",
+    HoldReason.NODE: "it does not fit here, and waits for another machine",
 }
 
 CONTINUE_WORDS: Mapping[ContinueReason, str] = {
@@ -101,6 +102,8 @@ def kill_reason(kill: Kill) -> str:
     left = f"{kill.headroom_mib:.0f} MiB left"
     if kill.reason is KillReason.UNGATED:
         return f"{left} beside processes that no gate caught, which cannot be redone"
+    if kill.reason is KillReason.LARGER_PLACE:
+        return f"{kill.headroom_mib:.0f} MiB left here, and another machine has more"
     if kill.reason is KillReason.OTHER_BUILD:
         return f"{left} beside another build, which goes on"
     return f"{left} and {kill.growth_mib_s:.0f} MiB/s growing"
@@ -190,6 +193,10 @@ def event_row(seen: Happening) -> EventRow | None:
 
 def _requeue_words(seen: Happening, event: Requeue) -> str:
     run = seen.run.attempt if seen.run is not None else None
+    if run is not None and run.elsewhere is not None:
+        gone = run.outcome == Outcome.NODE_LOST.value
+        why = "is gone, or was not reached" if gone else f"could not hold it, at {format_mib(event.peak_mib)}"
+        return f"{run.elsewhere.node} {why}; {event.lost_s:.0f} s lost"
     by_us = run is not None and run.outcome == Outcome.KILLED_BY_US.value
     by = BY_US if by_us else describe_cause(_cause(run.cause) if run is not None else KillCause.UNKNOWN)
     alone = ", now alone" if event.solo else ""
@@ -264,7 +271,7 @@ class Decisions:
 
     def _admitted(self, event: Admit) -> str:
         expected = f"{format_mib(event.estimate.peak_mib)} expected ({event.estimate.source})"
-        how = " alone" if event.alone else ""
+        how = f" on {event.node}" if event.node else " alone" if event.alone else ""
         reserve = f"{format_mib(event.estimate.reserve_mib)} set aside"
         name, after = self._phase(event.phase_id), _after(event.waited_s)
         return f"starts {name}{how}{after}: {expected}, {reserve}; {event.running} run"
@@ -287,8 +294,10 @@ def told(seen: Happening) -> tuple[EventKind, str] | None:
     if isinstance(event, Kill):
         return "kill", f"builddoctor ends {name}: {kill_reason(event)}"
     if isinstance(event, PhaseEnded):
-        if event.outcome is Outcome.KILLED_BY_US:
+        if event.outcome in (Outcome.KILLED_BY_US, Outcome.NODE_LOST):
             return None
+        if event.outcome is Outcome.KILLED_THERE:
+            return "killed", f"{name} ended on {event.node}, which could not hold it, at {format_mib(event.peak_mib)}"
         by = "something unknown" if event.cause is None else describe_cause(event.cause)
         return "killed", f"{name} killed by {by} at {format_mib(event.peak_mib)}"
     if isinstance(event, Requeue):
@@ -318,6 +327,8 @@ def mark(seen: Happening) -> tuple[str, str] | None:
     """What a picture says of it: the kind of its mark and a sentence; None for what has no mark."""
     event = seen.event
     if isinstance(event, PhaseEnded):
+        if event.node:
+            return "ended", f"{seen.phase_name} did not end on {event.node}"
         run, by_us = seen.run, event.outcome is Outcome.KILLED_BY_US
         why = f": {run.attempt.killed_for}" if by_us and run is not None and run.attempt.killed_for else ""
         peak_mib = run.peak_mib if run is not None else event.peak_mib

@@ -17,6 +17,7 @@ _WAITS = {
     WaitReason.ALONE: ("to run alone", ", once the others have ended"),
     WaitReason.OTHER_ALONE: ("for a phase that runs alone", ""),
     WaitReason.FREEING: ("for the memory of a phase that was ended", ""),
+    WaitReason.NODE: ("for another machine, since it does not fit here", ""),
 }
 """Why a phase waits, in words before and after its name."""
 

@@ -13,7 +13,7 @@ import msgspec
 from rich.text import Text
 
 from builddoctor.core.events import BuildResult, Event
-from builddoctor.core.phase import kind_words
+from builddoctor.core.phase import Outcome, kind_words
 from builddoctor.core.units import escaped, format_clock, format_gib, format_mib, one_line, shell_word
 from builddoctor.core.verdict import Diagnosis
 from builddoctor.trace.analysis import Peek
@@ -32,6 +32,7 @@ from builddoctor.ui.layout import (
     keep_end,
     keep_start,
     labelled,
+    plural,
     table,
 )
 from builddoctor.ui.verdict import evidence_lines, fix_lines, heading
@@ -64,7 +65,8 @@ def trace_page(report: TraceReport, verdict: Diagnosis, *, width: int, signs: Si
         lines += labelled("why", shorter(verdict.why, folder), width)
         lines += labelled("next", verdict.fixes[0].text if verdict.fixes else "", width)
     held = held_back_words(report)
-    lines += [*_figures(report, width), *(labelled("time", held, width) if held else []), Text()]
+    lines += [*_figures(report, width), *(labelled("time", held, width) if held else [])]
+    lines += [*_elsewhere(report, width), Text()]
     lines += timeline(report, width=min(width, WIDEST_PICTURE), height=_height(width), signs=signs)
     lines += _worst(report, width)
     if not report.whole:
@@ -115,6 +117,23 @@ def _figures(report: TraceReport, width: int) -> list[Text]:
         parts.append(f"kernel kills {summary.kernel_oom_kills}")
         parts.append(f"jobs {summary.effective_jobs_mean:.1f} on average, {summary.effective_jobs_max} at most")
     return labelled("peak", " · ".join(parts), width)
+
+
+def _elsewhere(report: TraceReport, width: int) -> list[Text]:
+    """What other machines ran, and what the way there took."""
+    runs = [run for phase in report.phases for run in phase.attempts if run.elsewhere is not None]
+    ways = [run.elsewhere for run in runs if run.elsewhere is not None]
+    if not ways:
+        return []
+    lost = sum(run.outcome in (Outcome.NODE_LOST.value, Outcome.KILLED_THERE.value) for run in runs)
+    sent, back = (format_mib(sum(each)) for each in zip(*((way.sent_mib, way.back_mib) for way in ways), strict=True))
+    parts = [
+        f"{plural(len(runs), 'phase')} on {', '.join(sorted({one_line(way.node) for way in ways}))}",
+        f"{format_clock(sum(run.wall_s for run in runs))} of compiling",
+        f"{sent} there, {back} back",
+        f"{format_clock(sum(way.transfer_s for way in ways))} on the way and waiting there",
+    ]
+    return labelled("nodes", " · ".join([*parts, *([f"{lost} lost"] if lost else [])]), width)
 
 
 def _height(width: int) -> int:

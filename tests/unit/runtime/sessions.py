@@ -126,6 +126,7 @@ def build_of(
         clock=clock,
         answer_front=no_front,
         recorder=recorder,
+        elsewhere=None,
         snapshots=FailureSnapshots(
             SceneReader(nothing, {}), evidence, traces=str(folder), cwd=str(folder), clock=clock
         ),

@@ -1,0 +1,229 @@
+"""A cluster as one build sees it: its nodes, and phases that are sent to them.
+
+Covers: the connection (Dask's client, in threads of its own), which workers are nodes of use, a phase's way there and
+back, and its loss when the node goes. The bytes go from here to the node directly.
+Does *not* cover: which phase goes where (``scheduler.nodes``), or its files (``cluster.parcels``).
+
+Methods that wait are called in threads: Dask's client takes the lock of the interpreter for milliseconds at most, and
+memory is watched beside it.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import itertools
+import logging
+import threading
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import dask.config
+import msgspec
+from distributed import CancelledError, Client, Future, KilledWorker
+
+import builddoctor
+from builddoctor.cluster.keys import security_for
+from builddoctor.cluster.node import node_facts, run_parcel
+from builddoctor.cluster.server import SETTINGS
+from builddoctor.core.cluster import Answer, NodeFacts, Parcel
+from builddoctor.core.errors import ClusterError
+
+JOIN_S = 10
+ASK_S = 5
+
+
+class NodeGoneError(ClusterError):
+    """The node of a phase is gone, or does not answer: the phase has to be run elsewhere."""
+
+
+class SeenNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that phases may be sent to."""
+
+    name: str
+    """for people; unique while it is there"""
+    address: str
+    facts: NodeFacts
+    programs: frozenset[str]
+    """digests of those that are the same as here"""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(sorted({name for name, digest in self.facts.programs if digest in self.programs}))
+
+
+class Ticket:
+    """One phase on its way: it can be taken back, from another thread."""
+
+    def __init__(self) -> None:
+        self.unwanted = False
+        self._future: Future | None = None
+
+    def sent(self, future: Future) -> None:
+        """It is on its way; back at once, where it was taken back before."""
+        self._future = future
+        if self.unwanted:
+            self.take_back()
+
+    def take_back(self) -> None:
+        """It is not wanted any more: its node ends it, and whoever waits for it hears of that."""
+        self.unwanted = True
+        if self._future is not None:
+            with contextlib.suppress(Exception):
+                self._future.cancel(force=True)
+
+
+class Cluster:
+    """The connection of one build."""
+
+    def __init__(self, address: str, keys: Path, *, programs: frozenset[str]) -> None:
+        """Connects. ``programs``: digests of this machine's. Raises ClusterError."""
+        security = security_for(address, keys, "client")
+        for name in ("distributed.client", "distributed.core", "distributed.comm", "distributed.batched"):
+            # What becomes of nodes is told by events; tracebacks of a connection that broke are no help.
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self._address = address
+        self._programs = programs
+        self._lock = threading.Lock()
+        self._nodes: dict[str, SeenNode] = {}
+        self._refused: dict[str, str] = {}
+        self._sent: dict[str, set[Ticket]] = {}
+        self._words: list[str] = []
+        self._asker = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="cluster")
+        self.gone = False
+        """the cluster does not answer any more"""
+        with dask.config.set(SETTINGS):
+            try:
+                self._client = Client(address, security=security, timeout=JOIN_S, set_as_default=False)
+            except (OSError, TimeoutError, ValueError) as error:
+                raise ClusterError(
+                    f"no cluster at {address}: {_reason(error)}",
+                    hint="start one with `builddoctor cluster serve`, or leave out `--cluster`",
+                ) from error
+
+    def cores(self) -> int:
+        """Of all nodes that are of use now. Waits."""
+        nodes, self._words = self.look()
+        return sum(each.facts.cores for each in nodes)
+
+    def look(self) -> tuple[list[SeenNode], list[str]]:
+        """The nodes that are there now, and sentences on workers that are of no use, each said once. Waits."""
+        workers = self._workers()
+        words, self._words = self._words, []
+        for address in workers:
+            if address not in self._nodes and address not in self._refused:
+                words += self._meet(address)
+        with self._lock:
+            gone = self._nodes.keys() - set(workers)
+            lost = [ticket for address in gone for ticket in self._sent.pop(address, ())]
+            for address in gone:
+                del self._nodes[address]
+            nodes = list(self._nodes.values())
+        for ticket in lost:
+            ticket.take_back()
+        return nodes, words
+
+    def _workers(self) -> Collection[str]:
+        """Addresses of all workers; none while the connection is broken, or made again."""
+        if self._client.status == "running":
+            # It waits for as long as a connection takes to come back.
+            with contextlib.suppress(OSError, TimeoutError, concurrent.futures.TimeoutError, CancelledError):
+                asked = self._asker.submit(self._client.scheduler_info, n_workers=-1)
+                found: Collection[str] = asked.result(ASK_S)["workers"].keys()
+                return found
+        self.gone = self._client.status in ("closing", "closed")
+        return ()
+
+    def refuse(self, address: str, problem: str) -> None:
+        """It is of no use any more, until it comes back under another address."""
+        with self._lock:
+            self._refused[address] = problem
+            self._nodes.pop(address, None)
+
+    def _meet(self, address: str) -> list[str]:
+        try:
+            facts = self._client.run(node_facts, workers=[address], on_error="raise")[address]
+        except Exception as error:  # noqa: BLE001 - whatever a stranger answers, the build goes on
+            self._refused[address] = str(error)
+            return [f"{address} is of no use: {_reason(error)}"]
+        if problem := self._problem(facts):
+            self._refused[address] = problem
+            return [f"{facts.host} is of no use: {problem}"]
+        with self._lock:
+            names = {each.name for each in self._nodes.values()}
+            name = next(each for each in _names(facts.host) if each not in names)
+            same = self._programs.intersection(digest for _, digest in facts.programs)
+            self._nodes[address] = SeenNode(name=name, address=address, facts=facts, programs=same)
+        return []
+
+    def _problem(self, facts: NodeFacts) -> str:
+        if facts.builddoctor != builddoctor.__version__:
+            return f"it has builddoctor {facts.builddoctor}, and this build {builddoctor.__version__}"
+        if self._programs.isdisjoint(digest for _, digest in facts.programs):
+            return "none of its compilers is the same file as here (another CUDA toolkit and gcc, or processor)"
+        return ""
+
+    def run(self, parcel: Parcel, address: str, ticket: Ticket) -> Answer:
+        """One phase there, to its end. Waits. Raises NodeGoneError, or ClusterError for what it refused."""
+        key = f"phase-{uuid.uuid4().hex}"
+        with self._lock:
+            if address not in self._nodes or ticket.unwanted:
+                raise NodeGoneError(f"{address} is gone")
+            self._sent.setdefault(address, set()).add(ticket)
+        try:
+            there = self._client.scatter(parcel, workers=[address], direct=True, hash=False)
+            future = self._client.submit(
+                run_parcel, there, key=key, workers=[address], allow_other_workers=False, retries=0, pure=False
+            )
+            ticket.sent(future)
+            try:
+                answer = self._client.gather(future, direct=True)
+            finally:
+                with self._lock:
+                    self._sent.get(address, set()).discard(ticket)
+        except ClusterError:
+            raise
+        except (CancelledError, KilledWorker, OSError, TimeoutError) as error:
+            raise NodeGoneError(_reason(error)) from error
+        except Exception as error:
+            # Of Dask, or of a worker that is not what it says.
+            raise ClusterError(_reason(error)) from error
+        if not isinstance(answer, Answer):
+            raise ClusterError(f"{address} answers with something that is no answer")
+        return answer
+
+    def close(self) -> None:
+        """Let go; what still runs there is ended by its node."""
+        with self._lock:
+            sent = [ticket for each in self._sent.values() for ticket in each]
+        for ticket in sent:
+            ticket.take_back()
+        self._asker.shutdown(wait=False, cancel_futures=True)
+        with contextlib.suppress(Exception):
+            self._client.close(timeout=ASK_S)
+
+
+def nodes_of(address: str, keys: Path) -> Mapping[str, NodeFacts]:
+    """What ``cluster status`` shows: all nodes, by address. Raises ClusterError."""
+    security = security_for(address, keys, "client")
+    with dask.config.set(SETTINGS):
+        try:
+            with Client(address, security=security, timeout=JOIN_S, set_as_default=False) as client:
+                found: Mapping[str, NodeFacts] = client.run(node_facts, on_error="ignore")
+                return found
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ClusterError(
+                f"no cluster at {address}: {_reason(error)}", hint="start one with `builddoctor cluster serve`"
+            ) from error
+
+
+def _names(host: str) -> Iterator[str]:
+    """A name, and others for workers on the same machine."""
+    yield host
+    yield from (f"{host}#{number}" for number in itertools.count(2))
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).strip().splitlines()[0]

@@ -1,0 +1,122 @@
+"""The program of a node: a Dask worker whose tasks are phases. ``builddoctor worker`` runs it as a supervised build.
+
+``python -m builddoctor.cluster.node_program SETTINGS``, which are a ``NodeSettings`` as JSON.
+Ends with 0 when it is told to (SIGTERM, SIGINT), with 1 when there is no cluster, or none any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import dask.config
+import msgspec
+from distributed import Worker
+from distributed.security import Security
+
+import builddoctor
+from builddoctor.cluster.keys import security_for
+from builddoctor.cluster.node import Node
+from builddoctor.cluster.parcels import program_digest
+from builddoctor.cluster.server import NO_PAGES, SETTINGS, quiet
+from builddoctor.core.cluster import NodeFacts
+from builddoctor.core.errors import ClusterError
+from builddoctor.scheduler.budget import allowance
+from builddoctor.system.memory_sensor import MemorySensor
+from builddoctor.system.root import SystemRoot
+
+JOIN_S = 30
+PLACES = {"cudafe++": "bin/cudafe++", "ptxas": "bin/ptxas", "cicc": "nvvm/bin/cicc"}
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node is started with."""
+
+    address: str
+    keys: str
+    """folder of the cluster's keys"""
+    cores: int
+    memory_mib: float | None = None
+    cuda: tuple[tuple[str, str], ...]
+    """(name, path) of the toolkit's programs"""
+    host: tuple[tuple[str, str], ...]
+    """(place below the host overlay's ``gcc``, path) of the programs inside gcc"""
+
+
+def main(argv: list[str]) -> int:
+    """Serve until told to end."""
+    settings = msgspec.json.decode(argv[1], type=NodeSettings)
+    quiet()
+    with dask.config.set(SETTINGS), tempfile.TemporaryDirectory(prefix="builddoctor-node-") as folder:
+        node = _node(settings, Path(folder))
+        security = security_for(settings.address, Path(settings.keys), "node")
+        return asyncio.run(_serve(node, settings.address, security, Path(folder)))
+
+
+def _node(settings: NodeSettings, folder: Path) -> Node:
+    # In a supervised build nvcc is a gate, and so is what lies beside it; gcc's programs come from the first folder.
+    overlay = Path(os.environ.get("CUDACXX", "")).parent.parent
+    inside_gcc = Path(os.environ.get("COMPILER_PATH", "").split(":")[0])
+    gates = {program_digest(path): str(overlay / PLACES[name]) for name, path in settings.cuda}
+    gates |= {program_digest(path): str(inside_gcc / place) for place, path in settings.host}
+    reading = MemorySensor(SystemRoot(), env=os.environ, user_limit_mib=settings.memory_mib).read(0.0)
+    facts = NodeFacts(
+        host=os.uname().nodename,
+        builddoctor=builddoctor.__version__,
+        machine=os.uname().machine,
+        programs=tuple((os.path.basename(gate), digest) for digest, gate in gates.items()),
+        cores=settings.cores,
+        budget_mib=round(allowance(reading, 0.0).budget_mib, 1),
+    )
+    return Node(facts, gates, os.environ, folder, say)
+
+
+def say(text: str) -> None:
+    """On the node's own screen, which is the output of a build."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+async def _serve(node: Node, address: str, security: Security | None, folder: Path) -> int:
+    worker = Worker(
+        address,
+        # Phases that have arrived wait at their gates here: the next one is at hand when one ends.
+        nthreads=2 * node.facts.cores,
+        memory_limit=0,
+        security=security or Security(),
+        local_directory=str(folder),
+        dashboard=False,
+        dashboard_address=NO_PAGES,
+        plugins=(node,),
+        death_timeout=JOIN_S,
+    )
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    try:
+        await asyncio.wait_for(worker, JOIN_S)
+    except (OSError, TimeoutError, asyncio.TimeoutError) as error:
+        why = str(error) or f"no answer in {JOIN_S} s"
+        say(f"no cluster at {address}: {why}; is `builddoctor cluster serve` running there?")
+        return 1
+    say(f"serves {address} as {worker.address}: {node.facts.cores} cores, {node.facts.budget_mib:.0f} MiB")
+    gone = asyncio.ensure_future(worker.finished())
+    await asyncio.wait((gone, asyncio.ensure_future(told.wait())), return_when=asyncio.FIRST_COMPLETED)
+    if not told.is_set():
+        say("the cluster is gone")
+        return 1
+    await worker.close(timeout=5, reason="told to end")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv))
+    except ClusterError as problem:
+        say(f"{problem}; {problem.hint}")
+        sys.exit(ClusterError.exit_code)

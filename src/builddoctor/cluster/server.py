@@ -1,0 +1,69 @@
+"""The meeting point of a cluster: Dask's scheduler, with our keys and without its web pages.
+
+Covers: serving until a signal comes. It knows who is there; phases and their files go past it, from build to node.
+Does *not* cover: where phases go: each build's own scheduler decides that (``scheduler.nodes``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+
+import dask.config
+from distributed import Scheduler
+from distributed.security import Security
+
+from builddoctor.core.errors import ClusterError
+
+SILENT_NODE = "15 s"
+"""A node that was not heard of for so long is taken for gone: its phases are run elsewhere."""
+
+SETTINGS = {
+    # A phase that took its node down must not take the next one down as well: the build decides where it goes then.
+    "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.worker-ttl": SILENT_NODE,
+    # Phases are placed one by one: what Dask would move or hold back for balance is left alone.
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.worker-saturation": "inf",
+    "distributed.worker.heartbeat-interval": "2 s",
+    "distributed.comm.timeouts.connect": "10 s",
+    "distributed.comm.timeouts.tcp": "20 s",
+    # Files are compressed by us.
+    "distributed.comm.compression": None,
+    # Dask serves web pages, without keys, on any port: nothing is there to be seen.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+NO_PAGES = "127.0.0.1:0"
+"""Where they would be."""
+
+
+def quiet() -> None:
+    """Dask says of itself only what goes wrong."""
+    logging.getLogger("distributed").setLevel(logging.WARNING)
+
+
+def serve_forever(address: str, security: Security | None, ready: Callable[[str], None]) -> None:
+    """Until SIGINT or SIGTERM. ``ready`` is given the address. Raises ClusterError where it cannot listen."""
+    quiet()
+    with dask.config.set(SETTINGS):
+        asyncio.run(_serve(address, security, ready))
+
+
+async def _serve(address: str, security: Security | None, ready: Callable[[str], None]) -> None:
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, done.set)
+    try:
+        async with Scheduler(
+            host=address, security=security or Security(), dashboard=False, dashboard_address=NO_PAGES
+        ) as scheduler:
+            ready(scheduler.address)
+            await done.wait()
+    except OSError as error:
+        raise ClusterError(
+            f"cannot listen at {address}: {error.strerror or error}", hint="name another port with `--listen`"
+        ) from error

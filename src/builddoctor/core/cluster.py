@@ -1,0 +1,89 @@
+"""What a build and the nodes of a cluster say to each other: a phase on its way, and what became of it.
+
+Covers: the shapes alone. Does *not* cover: which phases can be sent (``toolchain.travelling``), where they go
+(``scheduler.nodes``), or the transport (``cluster``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+FOLDER = "@folder@"
+"""In the words of a command: the folder in which it runs."""
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node says of itself."""
+
+    host: str
+    builddoctor: str
+    """its version: both sides must have the same"""
+    machine: str
+    """such as ``x86_64``"""
+    programs: tuple[tuple[str, str], ...]
+    """(name, sha256) of those that it runs: cudafe++, cicc, ptxas, and gcc's cc1 and cc1plus. The same file writes the
+    same bytes."""
+    cores: int
+    budget_mib: float
+    """what phases may hold there, when nothing else runs"""
+
+
+class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as ``cluster status`` shows it."""
+
+    host: str
+    address: str
+    cores: int
+    budget_mib: float
+    machine: str
+    builddoctor: str
+
+
+class PackedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file by its name alone, compressed (zstd)."""
+
+    name: str
+    packed: bytes
+    sha256: str
+    """of its content"""
+    size_bytes: int
+    """of its content"""
+
+
+class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase, as it is sent."""
+
+    tool: str
+    program: str
+    """sha256 of the program itself"""
+    words: tuple[str, ...]
+    """its arguments; ``FOLDER`` stands for the folder of its files"""
+    inputs: tuple[PackedFile, ...]
+    outputs: tuple[str, ...]
+    """names of the files to be sent back: those of them that it writes"""
+
+    @property
+    def packed_mib(self) -> float:
+        """What goes over the wire, but for the command."""
+        return sum(len(each.packed) for each in self.inputs) / 2**20
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """How a phase ended on a node."""
+
+    status: int
+    """wait status; of one whose memory ran out there, SIGKILL's"""
+    printed: bytes = b""
+    """on stdout and stderr, in the order in which it came"""
+    outputs: tuple[PackedFile, ...] = ()
+    """only of one that ended well"""
+    folder: str = ""
+    """in which it ran: texts that it wrote may name it"""
+    peak_mib: float = 0.0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+    @property
+    def packed_mib(self) -> float:
+        """What comes over the wire."""
+        return sum(len(each.packed) for each in self.outputs) / 2**20

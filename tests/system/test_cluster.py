@@ -1,0 +1,255 @@
+"""Phases on other machines, for real: TLS, Dask, a node that is a supervised build of its own; and each way to fail.
+
+The toolkit is a stand-in whose one compiler says where it runs, and ends when it is told to. With the real one:
+tests/e2e/test_cluster_nvcc.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import psutil
+import pytest
+
+from builddoctor.cluster.keys import make_keys
+from builddoctor.core.events import Admit, NodeLost, NodeSeen, PhaseEnded, Requeue
+from builddoctor.core.phase import Outcome
+from support.fake_toolkit import fake_toolkit
+from support.nodes import Meeting
+from support.program import PATIENCE_S, Program
+
+COMPILER = """
+import os, sys, time
+words = sys.argv[1:]
+output = words[words.index("--gen_c_file_name") + 1]
+source = open(words[-1]).read()
+here = {folder!r}
+with open(os.path.join(here, "began-%d" % os.getpid()), "w") as file:
+    file.write(output)
+while {waits} and not os.path.exists(os.path.join(here, "go")):
+    time.sleep(0.02)
+with open(output, "w") as file:
+    file.write("# 1 \\"%s\\"\\n%s" % (output, source.upper()))
+print("made on the way", file=sys.stderr)
+"""
+
+pytestmark = pytest.mark.slow
+
+SMALL = "400MiB"
+SOURCE = "int a;\n" * 400_000
+"""What is expected of a front end that reads as much, and of which nothing else is known, does not fit into that."""
+
+
+class Place:
+    """A folder with a toolkit, a source, and a build of it."""
+
+    def __init__(self, folder: Path, *, waits: bool) -> None:
+        self.folder = folder
+        self.signs = folder / "signs"
+        self.signs.mkdir()
+        self.toolkit = fake_toolkit(folder / "cuda", COMPILER.format(folder=str(self.signs), waits=waits))
+        self.source = folder / "in.cpp4.ii"
+        self.source.write_text(SOURCE)
+        self.output = folder / "out.cudafe1.cpp"
+        self.program = Program(folder)
+        self.command = ("nvcc", "-c", "--gen_c_file_name", str(self.output), str(self.source))
+
+    def build(self, meeting: Meeting, *, memory: str = SMALL) -> list[str]:
+        options = [*meeting.for_builds, "--memory", memory, "--toolkit", str(self.toolkit)]
+        return self.program.supervised(*self.command, options=options)
+
+    def began(self, count: int = 1) -> list[int]:
+        """Pids of compilers that began; waits for so many."""
+        return _await(lambda: found if len(found := self._pids()) >= count else None)
+
+    def go(self) -> None:
+        (self.signs / "go").touch()
+
+    def check(self) -> None:
+        """The answer is what it would have been here."""
+        assert self.output.read_text() == f'# 1 "{self.output}"\n{SOURCE.upper()}'
+        assert not list(self.folder.glob(".*.new"))
+
+    def _pids(self) -> list[int]:
+        return sorted(int(each.name.removeprefix("began-")) for each in self.signs.glob("began-*"))
+
+
+def _await(found: Callable[[], list[int] | None]) -> list[int]:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if (result := found()) is not None:
+            return result
+        time.sleep(0.02)
+    raise AssertionError("it did not happen")
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    make_keys(tmp_path / "keys")
+    return tmp_path / "keys"
+
+
+@pytest.fixture
+def meeting(tmp_path: Path, keys: Path) -> Iterator[Meeting]:
+    made = Meeting(tmp_path / "meeting", keys=keys)
+    yield made
+    made.close()
+
+
+def _ends(place: Place, kind: Outcome | None = None) -> list[PhaseEnded]:
+    return [e for e in place.program.records() if isinstance(e, PhaseEnded) and kind in (None, e.outcome)]
+
+
+def test_what_does_not_fit_here_runs_there(tmp_path: Path, meeting: Meeting) -> None:
+    """With its output, and what it printed, as if it had run here."""
+    place = Place(tmp_path, waits=False)
+    meeting.worker("node", "--toolkit", str(place.toolkit))
+    done = subprocess.run(
+        place.build(meeting), cwd=tmp_path, env=place.program.env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "made on the way" in done.stderr
+    place.check()
+    (ended,) = _ends(place)
+    assert ended.outcome is Outcome.OK
+    assert ended.node
+    assert ended.transfer_s > 0
+    (seen,) = [e for e in place.program.records() if isinstance(e, NodeSeen)]
+    assert seen.node == ended.node
+    assert "cudafe++" in seen.tools
+    place.program.check_traces()
+
+
+def test_what_fits_here_stays(tmp_path: Path, meeting: Meeting) -> None:
+    place = Place(tmp_path, waits=False)
+    meeting.worker("node", "--toolkit", str(place.toolkit))
+    subprocess.run(place.build(meeting, memory="4GiB"), cwd=tmp_path, env=place.program.env, check=True)
+    assert [each.node for each in _ends(place)] == [""]
+
+
+def test_a_node_that_dies_costs_the_phase_its_time_and_no_more(tmp_path: Path, meeting: Meeting) -> None:
+    """The supervisor of a node is killed with SIGKILL in mid-phase: its guardian ends the compiler, and another node
+    runs it."""
+    place = Place(tmp_path, waits=True)
+    first = meeting.worker("first", "--toolkit", str(place.toolkit))
+    build = place.program.start(place.build(meeting))
+    (began,) = place.began()
+    meeting.worker("second", "--toolkit", str(place.toolkit))
+    first.kill()
+    first.wait()
+    _await(lambda: None if psutil.pid_exists(began) else [began])
+    place.began(2)
+    place.go()
+    output, _ = build.communicate(timeout=PATIENCE_S)
+    assert build.returncode == 0, output
+    place.check()
+    assert [each.outcome for each in _ends(place)] == [Outcome.NODE_LOST, Outcome.OK]
+    lost = [e for e in place.program.records() if isinstance(e, NodeLost)]
+    assert len(lost) == 1
+    assert "is gone, or was not reached" in output
+    place.program.check_traces()
+
+
+def test_a_cluster_that_vanishes_leaves_a_local_build(tmp_path: Path, meeting: Meeting) -> None:
+    """The meeting point is killed: the phase is run here, whatever it takes, as without a cluster."""
+    place = Place(tmp_path, waits=True)
+    meeting.worker("node", "--toolkit", str(place.toolkit))
+    build = place.program.start(place.build(meeting))
+    place.began()
+    meeting.server.kill()
+    place.program.await_record(NodeLost, build)
+    place.began(2)
+    place.go()
+    output, _ = build.communicate(timeout=PATIENCE_S)
+    assert build.returncode == 0, output
+    place.check()
+    assert _ends(place)[-1].node == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_goes_on_there_after_the_build(tmp_path: Path, meeting: Meeting, number: int) -> None:
+    """Whether the build is told to end, or killed: the compiler on the node ends, and the node waits for the next."""
+    place = Place(tmp_path, waits=True)
+    meeting.worker("node", "--toolkit", str(place.toolkit))
+    build = place.program.start(place.build(meeting))
+    (began,) = place.began()
+    build.send_signal(number)
+    build.communicate(timeout=PATIENCE_S)
+    _await(lambda: None if psutil.pid_exists(began) else [began])
+    assert not place.output.exists()
+    (place.signs / f"began-{began}").unlink()
+    place.go()
+    again = subprocess.run(place.build(meeting), cwd=tmp_path, env=place.program.env, check=False)
+    assert again.returncode == 0
+    assert [each.node != "" for each in _ends(place)] == [True]
+
+
+def test_a_compile_error_there_is_the_units_own(tmp_path: Path, meeting: Meeting) -> None:
+    place = Place(tmp_path, waits=False)
+    tool = place.toolkit / "bin" / "cudafe++"
+    tool.write_text("#!/bin/sh\necho 'in.cpp4.ii(1): error: expected a semicolon' >&2\nexit 3\n")
+    meeting.worker("node", "--toolkit", str(place.toolkit))
+    done = subprocess.run(
+        place.build(meeting), cwd=tmp_path, env=place.program.env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "expected a semicolon" in done.stderr
+    assert [(each.outcome, each.exit_code) for each in _ends(place)] == [(Outcome.FAILED, 3)]
+    assert not [e for e in place.program.records() if isinstance(e, Requeue)]
+
+
+def test_another_compiler_is_of_no_use(tmp_path: Path, meeting: Meeting) -> None:
+    """Byte for byte: a node whose programs differ gets nothing, and the build says so once."""
+    place = Place(tmp_path, waits=False)
+    other = tmp_path / "other"
+    shutil.copytree(place.toolkit, other)
+    for program in (*(other / "bin").iterdir(), other / "nvvm" / "bin" / "cicc"):
+        if program.name != "nvcc":
+            program.write_text(f"{program.read_text()}# another release\n")
+    meeting.worker("node", "--toolkit", str(other))
+    done = subprocess.run(
+        place.build(meeting), cwd=tmp_path, env=place.program.env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [e.node for e in place.program.records() if isinstance(e, Admit)] == [""]
+
+
+def test_strangers_are_refused(tmp_path: Path, keys: Path, meeting: Meeting) -> None:
+    """Without a certificate, with another authority's, with one that has expired: no node, no status, no build."""
+    place = Place(tmp_path, waits=False)
+    make_keys(tmp_path / "others")
+    make_keys(tmp_path / "expired", days=1, now=datetime.now(timezone.utc) - timedelta(days=3))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for folder in (tmp_path / "others", tmp_path / "expired", empty):
+        asked = place.program.run("cluster", "status", meeting.address, "--keys", str(folder))
+        assert asked.returncode == 67, asked.stderr
+        assert "hint: " in asked.stderr
+        joining = place.program.run("worker", meeting.address, "--keys", str(folder), "--toolkit", str(place.toolkit))
+        assert joining.returncode != 0
+    plain = place.program.run("cluster", "status", meeting.address.replace("tls", "tcp"))
+    assert plain.returncode == 67
+    asked = place.program.run("cluster", "status", meeting.address, "--keys", str(keys), "--json")
+    assert asked.stdout.strip() == "[]"
+
+
+def test_no_cluster_is_said_before_the_build(tmp_path: Path, keys: Path) -> None:
+    place = Place(tmp_path, waits=False)
+    options = ["--cluster", "tls://127.0.0.1:1", "--keys", str(keys), "--toolkit", str(place.toolkit)]
+    done = subprocess.run(
+        place.program.supervised(*place.command, options=options),
+        cwd=tmp_path,
+        env=place.program.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 67
+    assert "cluster serve" in done.stderr
+    assert not place.output.exists()
