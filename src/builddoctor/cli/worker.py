@@ -51,9 +51,10 @@ def worker(
     there = options.with_cluster(folder)
     from builddoctor.cluster.keys import security_for
     from builddoctor.cluster.node_program import NodeSettings
+    from builddoctor.cluster.server import reach
 
     at = options.cluster_address(address)
-    security_for(at, there, "node")
+    reach(at, security_for(at, there, "node"))
     root, env = SystemRoot(), os.environ
     found = find_toolkit(
         candidates(root, env, wanted=toolkit, site_folders=site_folders(env)), env, wanted=toolkit, run=run_captured

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import dask.config
 from distributed import Scheduler
+from distributed.core import connect
 from distributed.security import Security
 
 from builddoctor.core.errors import ClusterError
@@ -36,6 +37,7 @@ SETTINGS = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
+REACH_S = 10
 NO_PAGES = "127.0.0.1:0"
 """Where they would be."""
 
@@ -43,6 +45,25 @@ NO_PAGES = "127.0.0.1:0"
 def quiet() -> None:
     """Dask says of itself only what goes wrong."""
     logging.getLogger("distributed").setLevel(logging.WARNING)
+    # Its own folder lies in one of ours, which is gone before.
+    logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
+
+
+def reach(address: str, security: Security | None) -> None:
+    """Somebody answers there, who takes the certificate of a node. Raises ClusterError."""
+
+    async def ask() -> None:
+        with_keys = (security or Security()).get_connection_args("worker")
+        comm = await connect(address, timeout=REACH_S, **with_keys)
+        await comm.close()
+
+    try:
+        asyncio.run(ask())
+    except (OSError, TimeoutError, asyncio.TimeoutError) as error:
+        raise ClusterError(
+            f"no cluster at {address}: {str(error) or f'no answer in {REACH_S} s'}",
+            hint="is `builddoctor cluster serve` running there, with the keys that are here?",
+        ) from error
 
 
 def serve_forever(address: str, security: Security | None, ready: Callable[[str], None]) -> None:

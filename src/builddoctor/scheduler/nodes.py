@@ -7,6 +7,8 @@ Does *not* cover: when a phase is offered (``scheduler.scheduler``: local first)
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from builddoctor.core.events import NodeSeen
@@ -77,26 +79,20 @@ class Nodes:
     def place_for(self, waiting: Waiting, *, at_any_price: bool) -> str | None:
         """The node that should run this phase now; None where none can.
 
-        ``at_any_price``: this machine cannot hold it. Then the largest node takes it beyond its budget, when it has
-        nothing else of ours: as alone as a phase can be there.
+        One that has nothing else of ours takes what is only expected to fit, and not sure to: as alone as a phase can
+        be there. ``at_any_price``: this machine cannot hold it; then the largest takes it beyond its budget, too.
         """
-        needs_mib, tool = waiting.estimate.reserve_mib, waiting.phase.tool
-        fits = [
-            (len(node.phases) / node.cores, -node.free_mib, name)
-            for name, node in self._nodes.items()
-            if tool in node.tools and len(node.phases) < node.cores and needs_mib <= node.free_mib
-        ]
-        if fits:
-            return min(fits)[2]
-        if not at_any_price:
-            return None
-        largest_mib = self.largest_mib(tool)
-        idle = [
-            name
-            for name, node in self._nodes.items()
-            if tool in node.tools and not node.phases and node.budget_mib >= largest_mib
-        ]
-        return min(idle, default=None)
+        estimate, tool = waiting.estimate, waiting.phase.tool
+        largest_mib = self.largest_mib(tool) if at_any_price else math.inf
+        found: list[tuple[bool, float, float, str]] = []
+        for name, node in self._nodes.items():
+            if tool not in node.tools or len(node.phases) >= node.cores:
+                continue
+            fits = estimate.reserve_mib <= node.free_mib
+            alone = not node.phases and (estimate.peak_mib <= node.budget_mib or node.budget_mib >= largest_mib)
+            if fits or alone:
+                found.append((not fits, len(node.phases) / node.cores, -node.free_mib, name))
+        return min(found)[3] if found else None
 
     def send(self, waiting: Waiting, name: str, now_s: float) -> None:
         """It goes there."""

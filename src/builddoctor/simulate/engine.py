@@ -108,6 +108,8 @@ class _Simulation:
         self._ends: list[tuple[float, int, int]] = []
         self._bends: list[tuple[float, int, int]] = []
         self._grows = rules.growth != "flat" or any(each.curve for unit in workload.units for each in unit.phases)
+        self._away: list[tuple[float, int, Live]] = []
+        """on other machines, by when they are back"""
         self._kills_due: list[tuple[float, int, int]] = []
         self._asks_due: deque[tuple[float, Opened]] = deque()
         self._look_s = math.inf
@@ -161,7 +163,8 @@ class _Simulation:
         kill_s = self._kills_due[0][0] if self._kills_due else math.inf
         ask_s = self._asks_due[0][0] if self._asks_due else math.inf
         over_s = self._overrun_s(rate)
-        to_s = max(self._now_s, min(end_s, bend_s, kill_s, ask_s, over_s, self._look_s))
+        back_s = self._away[0][0] if self._away else math.inf
+        to_s = max(self._now_s, min(end_s, bend_s, kill_s, ask_s, over_s, back_s, self._look_s))
         if to_s == math.inf:
             self._stuck = True
             return
@@ -178,6 +181,8 @@ class _Simulation:
             _, phase_id, tries = heapq.heappop(self._kills_due)
             if phase_id in running and running[phase_id].tries == tries:
                 self._over(self._stop(phase_id), Outcome.KILLED_BY_US)
+        elif to_s == back_s:
+            self._back(heapq.heappop(self._away)[2])
         elif to_s == ask_s:
             self._ask(self._asks_due.popleft()[1])
         else:
@@ -265,7 +270,7 @@ class _Simulation:
                     cpu_s=cpu_s,
                 )
             )
-        idle = not self._running and not self._asks_due and self._waiting
+        idle = not self._running and not self._away and not self._asks_due and self._waiting
         self._idle_looks = self._idle_looks + 1 if idle else 0
         self._stuck = self._stuck or self._idle_looks > IDLE_LOOKS
         grows = self._grows and self._running
@@ -302,6 +307,8 @@ class _Simulation:
         work: PhaseWork = unit.work.phases[unit.at]
         self._last_id += 1
         phase = work.asks(self._last_id, unit_id(unit.index), unit.work.name)
+        if phase.kind in self._rules.portable:
+            phase = msgspec.structs.replace(phase, portable=True, tool=phase.kind.value)
         self._waiting[phase.phase_id] = Live(
             phase=phase,
             unit=unit,
@@ -317,6 +324,14 @@ class _Simulation:
         live = self._waiting.pop(action.phase_id)
         live.waited_s += self._now_s - live.queued_s
         live.estimate = action.estimate
+        live.node = action.node
+        if live.node:
+            # It has a core there, and its memory: which of them it gets is the policy's to count.
+            way_s = self._rules.way_s + self._rules.way_s_per_mib * live.phase.input_mib
+            live.started_s = self._now_s
+            live.tries += 1
+            heapq.heappush(self._away, (self._now_s + way_s + live.work_s, action.phase_id, live))
+            return
         live.started_s, live.from_s, live.killed = self._now_s, self._done_s, False
         live.tries += 1
         live.bend = 0
@@ -344,10 +359,12 @@ class _Simulation:
         else:
             self._lost_s += done
             unit.tries += 1
-        wall_s = self._now_s - live.started_s
+        wall_s = live.work_s if live.node else self._now_s - live.started_s
         live.queued_s = self._now_s
         self._ending = {phase_id: live}
-        ended = PhaseEnded(at_s=self._now_s, phase_id=phase_id, outcome=outcome, peak_mib=held_mib, wall_s=wall_s)
+        ended = PhaseEnded(
+            at_s=self._now_s, phase_id=phase_id, outcome=outcome, peak_mib=held_mib, wall_s=wall_s, node=live.node
+        )
         self._feed(ended)
         if outcome is not Outcome.OK:
             again = self._ending.pop(phase_id, None) is None
@@ -365,6 +382,11 @@ class _Simulation:
             self._open -= 1
             self._left -= 1
             self._open_units()
+
+    def _back(self, live: Live) -> None:
+        """It has run on another machine."""
+        live.from_s = self._done_s
+        self._over(live, Outcome.OK)
 
     def _note(self, live: Live) -> None:
         self._finished.append(
@@ -442,6 +464,8 @@ class Live(msgspec.Struct, eq=False):
     started_s: float = 0.0
     estimate: Estimate = Estimate(peak_mib=0.0, spread_mib=0.0, source="")
     killed: bool = False
+    node: str = ""
+    """the other machine that it runs on"""
 
     @property
     def next_bend_s(self) -> float | None:

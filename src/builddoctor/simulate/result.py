@@ -60,6 +60,12 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """the kernel ends the largest phase beyond the limit; False: the limit is not kept, as with ``--memory``"""
     redo: Literal["phase", "unit"] = "phase"
     """what is run again after a kill"""
+    portable: frozenset[PhaseKind] = frozenset()
+    """what other machines can run; which there are is said by events (``NodeSeen``)"""
+    way_s: float = 0.0
+    """of a phase, to another machine and back"""
+    way_s_per_mib: float = 0.0
+    """and for each MiB that it reads"""
     most_tries: int = 50
     """runs of one phase (or unit); then the simulation ends, unfinished"""
 

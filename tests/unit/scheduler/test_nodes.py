@@ -27,7 +27,7 @@ from unit.builders import TableEstimator, ended, phase, sampled
 
 
 def scheduler_with(
-    reserve_mib: dict[int, float], *, slots: int = 2, nodes: dict[str, float] | None = None
+    reserve_mib: dict[int, float], *, slots: int = 3, nodes: dict[str, float] | None = None
 ) -> Scheduler:
     """A budget of 1000 MiB here, and nodes of one core with these."""
     estimator = TableEstimator(reserve_mib, remaining_s=dict.fromkeys(reserve_mib, 20.0))
@@ -66,7 +66,7 @@ def test_what_fits_here_stays_here() -> None:
 
 
 def test_what_waits_for_memory_or_a_core_goes_there() -> None:
-    """The third finds no core here; the fourth no core there either, and waits."""
+    """The third finds no place here, for one is kept; the fourth no core there either, and waits."""
     scheduler = scheduler_with({1: 300, 2: 300, 3: 300, 4: 300}, nodes={"far": 4000})
     feed(scheduler, asks(1))
     feed(scheduler, asks(2))
@@ -96,11 +96,29 @@ def test_only_what_can_be_sent_is() -> None:
 def test_what_is_over_before_it_is_sent_stays_here() -> None:
     """It waits for a core."""
     reserve_mib = {1: 300.0, 2: 300.0, 3: 300.0}
-    scheduler = scheduler_of(TableEstimator(reserve_mib, remaining_s={3: 0.2}), slots=2, budget_mib=1000.0)
+    scheduler = scheduler_of(TableEstimator(reserve_mib, remaining_s={3: 0.2}), slots=3, budget_mib=1000.0)
     feed(scheduler, node("far", 4000))
     for phase_id in (1, 2):
         feed(scheduler, asks(phase_id))
     assert sent(feed(scheduler, asks(3))) == []
+
+
+def test_one_place_is_kept_for_what_can_run_nowhere_else() -> None:
+    """Nodes wait for it."""
+    scheduler = scheduler_with({1: 300, 2: 300, 3: 300, 4: 100}, nodes={"far": 4000})
+    for phase_id in (1, 2, 3):
+        feed(scheduler, asks(phase_id))
+    assert scheduler.running == 2
+    assert sent(feed(scheduler, asks(4, portable=False))) == [(4, "")]
+
+
+def test_an_idle_node_takes_what_is_expected_to_fit() -> None:
+    """It is alone there; beside another phase only what is sure to fit."""
+    estimator = TableEstimator({1: 900.0, 2: 900.0}, spread_mib=600.0, remaining_s={1: 20.0, 2: 20.0})
+    scheduler = scheduler_of(estimator, slots=3, budget_mib=1000.0)
+    feed(scheduler, node("far", 1200, cores=4))
+    assert sent(feed(scheduler, asks(1))) == [(1, "far")]
+    assert sent(feed(scheduler, asks(2))) == []
 
 
 def test_the_emptiest_node_gets_it() -> None:
