@@ -128,9 +128,10 @@ def build(
         print_answer(plan, _script(plan, f'cd "$({_fetching(project, source, version)})"'), json=json)
         return 0
     folder, got = _sources(choice, loud.notes)
+    known = choice.known or recognise(folder)
     plan = plan_build(
         folder,
-        choice.known or recognise(folder),
+        known,
         archs,
         os.environ,
         wheel_folder=wheels or (Path.cwd() / "dist" if got is not None else None),
@@ -156,7 +157,7 @@ def build(
         ignore_caps=ignore_caps,
         no_doctor=no_doctor,
         auto_remedy=auto_remedy,
-        need_toolkit=True,
+        need_toolkit=known is None or not known.compiles_nothing,
         settings=plan.settings,
         keep_going=keep_going,
         cache=cache,

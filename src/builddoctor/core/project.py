@@ -153,8 +153,8 @@ Library = Literal[
     "cublas", "cudart", "cudnn", "curand", "cusolver", "cusparse", "nccl", "nvml", "nvrtc", "nvtx", "profiler"
 ]
 
-Spelling = Literal["number", "dotted"]
-"""of an architecture: ``100a`` or ``10.0a``"""
+Spelling = Literal["number", "dotted", "gencode"]
+"""of an architecture: ``100a``, ``10.0a``, or nvcc's own option, ``-gencode=arch=compute_100a,code=sm_100a``"""
 
 
 class ArchKnob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -270,6 +270,10 @@ class KnownProject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """why its source distribution cannot be built from, or that there is none"""
     backend: str = ""
     """what builds it, in words: ``setup.py, CMake and Ninja``"""
+    built_by: Literal["python", "cmake", "make"] = "python"
+    """what is called for it: pip, or CMake or make without Python"""
+    compiles_nothing: str = ""
+    """why its build compiles no CUDA code, and where that is compiled instead; then no nvcc is asked for"""
     jobs: tuple[Knob, ...] = ()
     """of build jobs, the one that counts most first"""
     threads: Knob | None = None
@@ -280,7 +284,7 @@ class KnownProject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     settings: tuple[str, ...] = ()
     """set for every build; ``{build}`` stands for the folder that is kept from one build to the next"""
     cmake_args: tuple[str, ...] = ()
-    """what ``CMAKE_ARGS`` has to hold"""
+    """what ``CMAKE_ARGS`` has to hold; of one that CMake builds without Python, what CMake is told"""
     config_settings: tuple[str, ...] = ()
     """for the build backend, as ``pip wheel -C`` takes them; ``{build}`` as above"""
     components: tuple[Component, ...] = ()

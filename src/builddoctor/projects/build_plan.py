@@ -98,12 +98,15 @@ def plan_build(
     kept = top.resolve() / BUILD_FOLDER
     of_backend = known.config_settings if known is not None else _of_backend(top)
     backend = [each.replace("{build}", str(kept)) for each in of_backend]
-    found = find_project(top, archs, env, wheel_folder, config_settings=backend, keep_going=keep_going)
     settings = _arch_settings(known, top, archs)
     if known is not None:
         settings = _known_settings(known, settings, archs, env, kept, without)
     elif without:
         raise UsageError(f"--without {without[0]}: nothing is known of this project's parts", hint="leave it out")
+    found = find_project(
+        top, archs, env, wheel_folder, config_settings=backend, cmake_args=_words(settings), keep_going=keep_going
+    )
+    settings = _beyond_the_command(found, settings)
     uses_kept = any(str(kept) in text for text in (*settings.values(), *backend))
     return BuildPlan(
         name=known.name if known is not None else found.name,
@@ -137,17 +140,33 @@ def plan_unfetched(
     """
     kept = Path(BUILD_FOLDER)
     backend = [each.replace("{build}", str(kept)) for each in known.config_settings]
-    found = _python(Path("."), env, wheel_folder, backend)
+    settings = _known_settings(known, _arch_settings(known, kept, archs), archs, env, kept, without)
+    if known.built_by == "cmake":
+        found = _cmake(Path("."), archs, env, keep_going=False, cmake_args=_words(settings))
+    elif known.built_by == "make":
+        found = _make(Path("."), keep_going=False)
+    else:
+        found = _python(Path("."), env, wheel_folder, backend)
     return BuildPlan(
         name=known.name,
         title=f"{known.title} {version}".strip(),
         kind=found.kind,
         folder="",
         command=found.command,
-        settings=tuple(_known_settings(known, _arch_settings(known, kept, archs), archs, env, kept, without).items()),
+        settings=tuple(_beyond_the_command(found, settings).items()),
         output=found.output,
         notes=_notes(known, archs, version),
     )
+
+
+def _words(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """What CMake is to be told. CMake itself does not read ``CMAKE_ARGS``: build backends do."""
+    return tuple(shlex.split(settings.get("CMAKE_ARGS", "")))
+
+
+def _beyond_the_command(found: Project, settings: dict[str, str]) -> dict[str, str]:
+    in_command = ("CMAKE_ARGS",) if found.kind is BuildKind.CMAKE else ()
+    return {name: value for name, value in settings.items() if name not in in_command}
 
 
 def _known_settings(
@@ -231,7 +250,9 @@ def _spelled(knob: ArchKnob, archs: tuple[Arch, ...]) -> str:
     words = []
     for arch in archs:
         bare = arch if knob.letters else Arch(arch.major, arch.minor, "", arch.ptx)
-        word = bare.number if knob.spelling == "number" else bare.dotted
+        word = bare.dotted if knob.spelling == "dotted" else bare.number
+        if knob.spelling == "gencode":
+            word = f"-gencode=arch=compute_{word},code=sm_{word}"
         words.append(word + "+PTX" * (knob.ptx and arch.ptx))
     return knob.separator.join(dict.fromkeys(words))
 
@@ -254,7 +275,8 @@ def _leave_out(known: KnownProject, part: str, wanted: dict[str, str], cmake_arg
 def _notes(known: KnownProject | None, archs: tuple[Arch, ...], version: str) -> tuple[str, ...]:
     if known is None:
         return ()
-    notes = [f"{known.title}'s architectures: {known.fixed_archs}"] if archs and known.fixed_archs else []
+    notes = [f"{known.title}: {known.compiles_nothing}"] if known.compiles_nothing else []
+    notes += [f"{known.title}'s architectures: {known.fixed_archs}"] if archs and known.fixed_archs else []
     notes += [f"{known.title}: {each.text}" for each in known.versions if version and holds_for(each, version)]
     return tuple(notes)
 
@@ -277,12 +299,14 @@ def find_project(
     wheel_folder: Path | None,
     *,
     config_settings: Sequence[str] = (),
+    cmake_args: Sequence[str] = (),
     keep_going: bool = False,
 ) -> Project:
     """The project in ``path``. Raises ProjectNotFoundError or NoBuildSystemError.
 
-    ``config_settings``: for a Python project's build backend. ``keep_going``: go on with the rest after a failure; what
-    Python projects start themselves is told otherwise (``runtime.build_environment``).
+    ``config_settings``: for a Python project's build backend. ``cmake_args``: where CMake alone builds it.
+    ``keep_going``: go on with the rest after a failure; what Python projects start themselves is told otherwise
+    (``runtime.build_environment``).
     """
     if not path.exists():
         raise ProjectNotFoundError(
@@ -296,16 +320,14 @@ def find_project(
     if (folder / "setup.py").exists() or (folder / "pyproject.toml").exists():
         return _python(folder, env, wheel_folder, config_settings)
     if (folder / "CMakeLists.txt").exists():
-        return _cmake(folder, archs, env, keep_going)
+        return _cmake(folder, archs, env, keep_going=keep_going, cmake_args=cmake_args)
     if (folder / "build.ninja").exists():
         going = ("-k", "0") if keep_going else ()
         return Project(
             name=folder.name, kind=BuildKind.NINJA, path=folder, command=("ninja", *going), output=str(folder)
         )
     if any((folder / name).exists() for name in MAKEFILES):
-        # make takes one job unless it is told otherwise, and memory is for the gates to keep.
-        words = ("make", f"-j{os.cpu_count() or 1}", *(("-k",) if keep_going else ()))
-        return Project(name=folder.name, kind=BuildKind.MAKE, path=folder, command=words, output=str(folder))
+        return _make(folder, keep_going=keep_going)
     raise NoBuildSystemError(
         f"no build system found in {folder}: no setup.py, pyproject.toml, CMakeLists.txt, build.ninja or Makefile",
         hint="any build command can be supervised as it is: `builddoctor run -- make -j8`",
@@ -321,21 +343,33 @@ def _python(folder: Path, env: Mapping[str, str], wheel_folder: Path | None, con
     )
 
 
-def _cmake(folder: Path, archs: tuple[Arch, ...], env: Mapping[str, str], keep_going: bool) -> Project:
+def _make(folder: Path, *, keep_going: bool) -> Project:
+    # make takes one job unless it is told otherwise, and memory is for the gates to keep.
+    words = ("make", f"-j{os.cpu_count() or 1}", *(("-k",) if keep_going else ()))
+    return Project(name=folder.name, kind=BuildKind.MAKE, path=folder, command=words, output=str(folder))
+
+
+def _cmake(
+    folder: Path, archs: tuple[Arch, ...], env: Mapping[str, str], *, keep_going: bool, cmake_args: Sequence[str]
+) -> Project:
     build = folder / "build"
     configure = ["cmake", "-S", str(folder), "-B", str(build)]
     if not (build / "CMakeCache.txt").exists():
         configure += ["-G", env.get("CMAKE_GENERATOR") or "Ninja"]
         if "CMAKE_BUILD_TYPE" not in env:
             configure.append("-DCMAKE_BUILD_TYPE=Release")
-    if archs:
-        configure.append(_CMAKE_ARCHS + _numbers(archs))
+    configure += _cmake_settings(archs, cmake_args)
     script = f"{shlex.join(configure)} && exec cmake --build {shlex.quote(str(build))}"
     if keep_going:
         script += " -- -k 0" if _by_ninja(build, env) else " -- -k"
     return Project(
         name=folder.name, kind=BuildKind.CMAKE, path=folder, command=("/bin/sh", "-c", script), output=str(build)
     )
+
+
+def _cmake_settings(archs: tuple[Arch, ...], cmake_args: Sequence[str]) -> list[str]:
+    named = any(each.startswith(_CMAKE_ARCHS) for each in cmake_args)
+    return [*([_CMAKE_ARCHS + _numbers(archs)] if archs and not named else []), *cmake_args]
 
 
 def _by_ninja(build: Path, env: Mapping[str, str]) -> bool:
@@ -373,6 +407,8 @@ def portable_build(known: KnownProject | None, folder: Path | None, archs: tuple
     """``folder``: the sources, where they are here. Raises NoBuildSystemError, ProjectNotFoundError."""
     if folder is not None:
         return _of_folder(known, folder, archs)
+    if known is not None and known.built_by != "python":
+        return _without_python(BuildKind(known.built_by), known, archs)
     command: tuple[str, ...] = ("{python}", *_PIP_WHEEL, "{wheels}")
     settings = arch_environment(archs)
     if known is not None:
@@ -385,10 +421,7 @@ def _of_folder(known: KnownProject | None, folder: Path, archs: tuple[Arch, ...]
     plan = plan_build(folder, known, archs, _NO_ENVIRONMENT)
     top = Path(plan.folder)
     if plan.kind is not BuildKind.PYTHON:
-        command = _portable_cmake(archs) if plan.kind is BuildKind.CMAKE else (str(plan.kind),)
-        return PortableBuild(
-            kind=plan.kind, command=command, archs=tuple(arch_environment(archs).items()), packages=("ninja", "cmake")
-        )
+        return _without_python(plan.kind, known, archs)
     marks = {str(top / BUILD_FOLDER): "{build}", plan.output: "{wheels}", str(top): "{source}"}
     words = [_marked(each, marks) for each in plan.command]
     if _PYTHON.match(PurePosixPath(words[0]).name):
@@ -398,11 +431,24 @@ def _of_folder(known: KnownProject | None, folder: Path, archs: tuple[Arch, ...]
     return _sorted(tuple(words), settings, known, packages, archs)
 
 
-def _portable_cmake(archs: tuple[Arch, ...]) -> tuple[str, ...]:
+def _without_python(kind: BuildKind, known: KnownProject | None, archs: tuple[Arch, ...]) -> PortableBuild:
+    settings = _of_known(known, archs) if known is not None else {}
+    command = _portable_cmake(archs, _words(settings)) if kind is BuildKind.CMAKE else (str(kind),)
+    return PortableBuild(
+        kind=kind,
+        command=command,
+        archs=tuple(arch_environment(archs).items()),
+        settings=tuple((name, value) for name, value in settings.items() if name != "CMAKE_ARGS"),
+        packages=("ninja", "cmake"),
+    )
+
+
+def _portable_cmake(archs: tuple[Arch, ...], cmake_args: Sequence[str]) -> tuple[str, ...]:
     """In the folder itself, in words that no shell splits in another way."""
     configure = "cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release"
-    if archs:
-        configure += f" {_CMAKE_ARCHS}'{_numbers(archs)}'"
+    for each in _cmake_settings(archs, cmake_args):
+        name, _, value = each.partition("=")
+        configure += f" {name}='{value}'"
     return ("/bin/sh", "-c", f"{configure} && exec cmake --build build")
 
 

@@ -7,12 +7,20 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from builddoctor.core.errors import NoBuildSystemError, ProjectNotFoundError, UsageError
-from builddoctor.core.project import VersionNote, holds_for, is_before, numbers_of
+from builddoctor.core.project import ArchKnob, KnownProject, VersionNote, holds_for, is_before, numbers_of
 from builddoctor.projects.archs import parse_archs
-from builddoctor.projects.build_plan import BuildPlan, Project, find_project, plan_build, portable_build
+from builddoctor.projects.build_plan import (
+    BuildPlan,
+    Project,
+    find_project,
+    plan_build,
+    plan_unfetched,
+    portable_build,
+)
 from builddoctor.projects.catalogue import find_known, shipped_projects
 
 ARCHS = parse_archs("sm_90,sm_100a")
@@ -362,3 +370,63 @@ def test_a_makefile_is_said_to_be_one(tmp_path: Path) -> None:
 def test_torch_is_installed_for_projects_that_import_it() -> None:
     """Their builds fail at once without it."""
     assert "torch" in portable_build(find_known("flash_attn"), None, ()).packages
+
+
+ENGINE = KnownProject(
+    name="engine",
+    title="Engine",
+    built_by="cmake",
+    cmake_args=("-DENGINE_CUDA=ON",),
+    archs=ArchKnob(variable="-DCMAKE_CUDA_ARCHITECTURES", spelling="number"),
+)
+
+
+def test_a_known_cmake_project_is_told_its_settings_as_words(tmp_path: Path) -> None:
+    """CMake does not read CMAKE_ARGS; its architectures are said once, and what the user has set there stands."""
+    (tmp_path / "CMakeLists.txt").write_text("")
+    plan = plan_build(tmp_path, ENGINE, ARCHS, {"CMAKE_ARGS": "-DENGINE_RPC=ON"})
+    words = shlex.split(plan.command[2].partition(" && ")[0])
+    assert words[words.index("-DCMAKE_BUILD_TYPE=Release") + 1 :] == [
+        *("-DENGINE_RPC=ON", "-DENGINE_CUDA=ON", "-DCMAKE_CUDA_ARCHITECTURES=90;100a"),
+    ]
+    assert "CMAKE_ARGS" not in dict(plan.settings)
+    assert "CMAKE_CUDA_ARCHITECTURES" not in plan_build(tmp_path, ENGINE, (), {}).command[2]
+
+
+def test_without_its_sources_a_project_is_planned_by_what_builds_it() -> None:
+    """CMake and make where no pip is called; the same as with sources, but for the folder."""
+    plan = plan_unfetched(ENGINE, ARCHS, {}, wheel_folder=Path("/wheels"))
+    assert plan.kind == "cmake"
+    assert "-DENGINE_CUDA=ON" in plan.command[2]
+    made = msgspec.structs.replace(
+        ENGINE,
+        built_by="make",
+        cmake_args=(),
+        archs=ArchKnob(variable="NVCC_GENCODE", spelling="gencode", separator=" "),
+    )
+    plan = plan_unfetched(made, ARCHS, {}, wheel_folder=Path("/wheels"))
+    assert (plan.kind, plan.command[0]) == ("make", "make")
+    assert dict(plan.settings)["NVCC_GENCODE"] == (
+        "-gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_100a,code=sm_100a"
+    )
+    python = msgspec.structs.replace(ENGINE, built_by="python")
+    assert "pip" in plan_unfetched(python, ARCHS, {}, wheel_folder=Path("/wheels")).command
+
+
+def test_a_known_cmake_project_is_portable_with_its_settings(tmp_path: Path) -> None:
+    """With its sources and without them it is the same command."""
+    (tmp_path / "CMakeLists.txt").write_text("")
+    here, away = portable_build(ENGINE, tmp_path, ARCHS), portable_build(ENGINE, None, ARCHS)
+    assert here == away
+    assert here.kind == "cmake"
+    assert "-DENGINE_CUDA='ON'" in here.command[2]
+    assert here.command[2].count("CMAKE_CUDA_ARCHITECTURES") == 1
+
+
+def test_a_build_that_compiles_no_cuda_says_so(tmp_path: Path) -> None:
+    """FlashAttention 4 is Python alone: its kernels are compiled when they are used."""
+    (tmp_path / "pyproject.toml").write_text("")
+    known = find_known("fa4")
+    assert known is not None
+    assert any("at their first use" in note for note in plan_build(tmp_path, known, (), {}).notes)
+    assert plan_build(tmp_path, ENGINE, (), {}).notes == ()
