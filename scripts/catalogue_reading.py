@@ -40,7 +40,7 @@ _BY_OTHERS = frozenset(
 _NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\Z")
 _OTHERS_FOLDER = re.compile(r"(?i)\A(?:third_?party|3rd_?party|extern(?:al)?|deps|submodules?|cutlass|vendor)\Z")
 _CMAKE_ENV = re.compile(r"\bENV\{(\w+)\}")
-_CMAKE_SETTING = re.compile(r"CUDA|ARCH|COMPUTE|NVCC|THREADS|JOBS|BACKEND|CUBLAS|NCCL|BELOW_SM")
+_CMAKE_SETTING = re.compile(r"CUDA|GPU|ARCH|COMPUTE|NVCC|THREADS|JOBS|BACKEND|CUBLAS|NCCL|BELOW_SM")
 _TEXTS = (".py", ".cmake", ".mk", ".toml")
 _SWITCH = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z")
 _CODE = re.compile(r"\b(?:compute|sm)_(\d{2,3}[af]?)\b")
@@ -110,8 +110,8 @@ def built_folder(folder: Path, project: KnownProject) -> Path:
     return folder / project.subfolder if (folder / project.subfolder).is_dir() else folder
 
 
-def changes(before: Seen | None, now: Seen) -> list[str]:
-    """What is different from last time, a sentence each."""
+def changes(before: Seen | None, now: Seen, known: Sequence[str] = ()) -> list[str]:
+    """What is different from last time, a sentence each. ``known``: what the catalogue has, ``catalogue_names``."""
     if before is None:
         return ["was not read before"]
     told = []
@@ -124,8 +124,12 @@ def changes(before: Seen | None, now: Seen) -> list[str]:
         ("names the architecture", before.archs, now.archs),
         ("requires for its build", before.requires, now.requires),
     ):
-        told += [f"{what} {each} (new)" for each in new if each not in old]
-        told += [f"no longer {what} {each}" for each in old if each not in new]
+        added = [each for each in new if each not in old]
+        told += [f"{what} {', '.join(added)} (new)"] if added else []
+        gone = [each for each in old if each not in new]
+        others = ", ".join(each for each in gone if each not in known)
+        told += [f"no longer {what} {others}"] if others else []
+        told += [f"no longer {what} {each}, which the catalogue has" for each in gone if each in known]
     if not told and before.version != now.version:
         told.append("nothing of its build files has changed but the version")
     return told
@@ -142,15 +146,10 @@ def disagreements(project: KnownProject, now: Seen, folder: Path) -> list[str]:
     return told
 
 
-def sentence(before: Seen | None, now: Seen, told: Sequence[str], project: KnownProject) -> str:
+def sentence(before: Seen | None, now: Seen, told: Sequence[str]) -> str:
     """One line for a maintainer: ``vllm 0.9 → 0.12: reads VLLM_FOO (new); …``."""
-    names = catalogue_names(project)
-    marked = [
-        f"{each}, which the catalogue has" if each.startswith("no longer") and each.split()[-1] in names else each
-        for each in told
-    ]
     moved = f"{before.version} → {now.version}" if before is not None and before.version != now.version else now.version
-    return f"{now.name} {moved}: " + "; ".join(marked)
+    return f"{now.name} {moved}: " + "; ".join(told)
 
 
 def catalogue_names(project: KnownProject) -> tuple[str, ...]:
@@ -206,26 +205,35 @@ def _speaks_of_cmake(folder: Path, python: Iterable[str]) -> bool:
 
 
 def _imported(folder: Path, start: Sequence[str]) -> list[str]:
-    """Modules of the project that its setup.py imports or loads by path, and what these import."""
+    """Modules of the project that its setup.py imports, also from a folder that it puts on its path; and theirs."""
     found: dict[str, None] = {}
     places = [path for path in start if path.endswith(".py")]
+    roots = [PurePosixPath(".")]
     for path in places:
-        text = text_of(folder / path) or ""
-        for module in _modules(_parsed(text), path):
-            here = PurePosixPath(*module)
-            package = folder / here
-            files = [f"{here}.py"] if (folder / f"{here}.py").is_file() else []
-            if (
-                not files
-                and (package / "__init__.py").is_file()
-                and len(list(package.glob("*.py"))) < MOST_MODULES // 2
-            ):
-                files = sorted(f"{here}/{each.name}" for each in package.glob("*.py"))
-            for file in files:
+        tree = _parsed(text_of(folder / path) or "")
+        roots += [root for root in _on_path(tree) if root not in roots and (folder / root).is_dir()]
+        for module in _modules(tree, path):
+            for file in next(filter(None, (_files_of(folder, root.joinpath(*module)) for root in roots)), []):
                 if file not in found and file not in start and len(found) < MOST_MODULES:
                     found[file] = None
                     places.append(file)
     return list(found)
+
+
+def _files_of(folder: Path, module: PurePosixPath) -> list[str]:
+    """A module, or all modules of a package; too many are no part of a build."""
+    if (folder / f"{module}.py").is_file():
+        return [f"{module}.py"]
+    inside = sorted((folder / module).glob("*.py")) if (folder / module / "__init__.py").is_file() else []
+    return [f"{module}/{each.name}" for each in inside] if len(inside) < MOST_MODULES // 2 else []
+
+
+def _on_path(tree: ast.Module) -> Iterator[PurePosixPath]:
+    """Folders that are named in ``sys.path.append(…)`` and its kin."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _dotted(node.func).startswith("sys.path."):
+            texts = [_as_text(each) for each in ast.walk(node) if isinstance(each, ast.Constant)]
+            yield from (PurePosixPath(text) for text in texts if text and not text.startswith(("/", "..")))
 
 
 def _modules(tree: ast.Module, path: str) -> Iterator[tuple[str, ...]]:
@@ -265,12 +273,18 @@ def _listfiles(folder: Path, found: Sequence[str], *, speaks_of_cmake: bool) -> 
 
 
 def _added(text: str) -> Iterator[str]:
+    """What a file adds or includes, as a path; a variable may have any value that is set in the same file."""
+    values: dict[str, list[str]] = {}
     for command in commands(text):
-        if command.name in ("add_subdirectory", "include") and command.args:
-            written = re.sub(r"\A(?:\$\{\w+\}|\.)/", "", command.args[0])
-            if "$" not in written and not written.startswith("/"):
-                yield written
-                yield f"cmake/{written}.cmake"
+        if command.name == "set" and len(command.args) > 1:
+            values.setdefault(command.args[0], []).append(command.args[1])
+        elif command.name in ("add_subdirectory", "include") and command.args:
+            variable = re.fullmatch(r"\$\{(\w+)\}", command.args[0])
+            for each in values.get(variable[1], []) if variable else command.args[:1]:
+                written = re.sub(r"\A(?:\$\{\w+\}|\.)/", "", each)
+                if "$" not in written and not written.startswith("/"):
+                    yield written
+                    yield f"cmake/{written}.cmake"
 
 
 def _parsed(text: str) -> ast.Module:

@@ -153,8 +153,8 @@ Library = Literal[
     "cublas", "cudart", "cudnn", "curand", "cusolver", "cusparse", "nccl", "nvml", "nvrtc", "nvtx", "profiler"
 ]
 
-Spelling = Literal["number", "dotted", "gencode"]
-"""of an architecture: ``100a``, ``10.0a``, or nvcc's own option, ``-gencode=arch=compute_100a,code=sm_100a``"""
+Spelling = Literal["number", "dotted"]
+"""of an architecture: ``100a`` or ``10.0a``"""
 
 
 class ArchKnob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -270,8 +270,8 @@ class KnownProject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """why its source distribution cannot be built from, or that there is none"""
     backend: str = ""
     """what builds it, in words: ``setup.py, CMake and Ninja``"""
-    built_by: Literal["python", "cmake", "make"] = "python"
-    """what is called for it: pip, or CMake or make without Python"""
+    built_by: Literal["python", "cmake"] = "python"
+    """what is called for it: pip, or CMake without Python"""
     compiles_nothing: str = ""
     """why its build compiles no CUDA code, and where that is compiled instead; then no nvcc is asked for"""
     jobs: tuple[Knob, ...] = ()

@@ -143,8 +143,6 @@ def plan_unfetched(
     settings = _known_settings(known, _arch_settings(known, kept, archs), archs, env, kept, without)
     if known.built_by == "cmake":
         found = _cmake(Path("."), archs, env, keep_going=False, cmake_args=_words(settings))
-    elif known.built_by == "make":
-        found = _make(Path("."), keep_going=False)
     else:
         found = _python(Path("."), env, wheel_folder, backend)
     return BuildPlan(
@@ -250,9 +248,7 @@ def _spelled(knob: ArchKnob, archs: tuple[Arch, ...]) -> str:
     words = []
     for arch in archs:
         bare = arch if knob.letters else Arch(arch.major, arch.minor, "", arch.ptx)
-        word = bare.dotted if knob.spelling == "dotted" else bare.number
-        if knob.spelling == "gencode":
-            word = f"-gencode=arch=compute_{word},code=sm_{word}"
+        word = bare.number if knob.spelling == "number" else bare.dotted
         words.append(word + "+PTX" * (knob.ptx and arch.ptx))
     return knob.separator.join(dict.fromkeys(words))
 
@@ -327,7 +323,9 @@ def find_project(
             name=folder.name, kind=BuildKind.NINJA, path=folder, command=("ninja", *going), output=str(folder)
         )
     if any((folder / name).exists() for name in MAKEFILES):
-        return _make(folder, keep_going=keep_going)
+        # make takes one job unless it is told otherwise, and memory is for the gates to keep.
+        words = ("make", f"-j{os.cpu_count() or 1}", *(("-k",) if keep_going else ()))
+        return Project(name=folder.name, kind=BuildKind.MAKE, path=folder, command=words, output=str(folder))
     raise NoBuildSystemError(
         f"no build system found in {folder}: no setup.py, pyproject.toml, CMakeLists.txt, build.ninja or Makefile",
         hint="any build command can be supervised as it is: `builddoctor run -- make -j8`",
@@ -341,12 +339,6 @@ def _python(folder: Path, env: Mapping[str, str], wheel_folder: Path | None, con
     return Project(
         name=folder.name, kind=BuildKind.PYTHON, path=folder, command=(*command, str(folder)), output=str(wheels)
     )
-
-
-def _make(folder: Path, *, keep_going: bool) -> Project:
-    # make takes one job unless it is told otherwise, and memory is for the gates to keep.
-    words = ("make", f"-j{os.cpu_count() or 1}", *(("-k",) if keep_going else ()))
-    return Project(name=folder.name, kind=BuildKind.MAKE, path=folder, command=words, output=str(folder))
 
 
 def _cmake(
@@ -407,8 +399,8 @@ def portable_build(known: KnownProject | None, folder: Path | None, archs: tuple
     """``folder``: the sources, where they are here. Raises NoBuildSystemError, ProjectNotFoundError."""
     if folder is not None:
         return _of_folder(known, folder, archs)
-    if known is not None and known.built_by != "python":
-        return _without_python(BuildKind(known.built_by), known, archs)
+    if known is not None and known.built_by == "cmake":
+        return _without_python(BuildKind.CMAKE, known, archs)
     command: tuple[str, ...] = ("{python}", *_PIP_WHEEL, "{wheels}")
     settings = arch_environment(archs)
     if known is not None:

@@ -394,21 +394,10 @@ def test_a_known_cmake_project_is_told_its_settings_as_words(tmp_path: Path) -> 
 
 
 def test_without_its_sources_a_project_is_planned_by_what_builds_it() -> None:
-    """CMake and make where no pip is called; the same as with sources, but for the folder."""
+    """CMake where no pip is called; the same as with sources, but for the folder."""
     plan = plan_unfetched(ENGINE, ARCHS, {}, wheel_folder=Path("/wheels"))
     assert plan.kind == "cmake"
     assert "-DENGINE_CUDA=ON" in plan.command[2]
-    made = msgspec.structs.replace(
-        ENGINE,
-        built_by="make",
-        cmake_args=(),
-        archs=ArchKnob(variable="NVCC_GENCODE", spelling="gencode", separator=" "),
-    )
-    plan = plan_unfetched(made, ARCHS, {}, wheel_folder=Path("/wheels"))
-    assert (plan.kind, plan.command[0]) == ("make", "make")
-    assert dict(plan.settings)["NVCC_GENCODE"] == (
-        "-gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_100a,code=sm_100a"
-    )
     python = msgspec.structs.replace(ENGINE, built_by="python")
     assert "pip" in plan_unfetched(python, ARCHS, {}, wheel_folder=Path("/wheels")).command
 

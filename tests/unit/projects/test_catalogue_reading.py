@@ -15,7 +15,7 @@ from builddoctor.projects.catalogue import find_known
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from catalogue_reading import Seen, changes, disagreements, read_source, sentence  # noqa: E402
+from catalogue_reading import Seen, catalogue_names, changes, disagreements, read_source, sentence  # noqa: E402
 
 KERNELS = KnownProject(name="kernels", title="Kernels", jobs=(Knob(variable="MAX_JOBS"),))
 SETUP = """
@@ -116,6 +116,18 @@ def test_the_front_the_requirements_and_the_submodules(tmp_path: Path) -> None:
     assert (seen.front, seen.variables) == ("a backend of its own", ("OWN_JOBS",))
 
 
+def test_folders_that_are_named_in_between_are_followed(tmp_path: Path) -> None:
+    """As CuPy's ``sys.path``, and XGBoost's variable for the folder of its C++; what is not imported is not read."""
+    setup = 'import sys\nsys.path.append(os.path.join(here, "install"))\nfrom builder import flags\n'
+    asks = 'import os\nos.getenv("KERNELS_{}")\n'
+    python = {f"install/builder/{name}.py": asks.format(name.upper()) for name in ("__init__", "flags")}
+    seen = read(tmp_path / "a", {"setup.py": setup, **python, "install/other.py": asks.format("OTHER")})
+    assert seen.variables == ("KERNELS_FLAGS",)
+    outer = 'set(_SRC "${CMAKE_CURRENT_SOURCE_DIR}/cpp")\nadd_subdirectory("${_SRC}" build)\n'
+    seen = read(tmp_path / "b", {"CMakeLists.txt": outer, "cpp/CMakeLists.txt": "option(USE_GPU x OFF)"})
+    assert seen.settings == ("-DUSE_GPU",)
+
+
 def test_nothing_of_a_project_is_run(tmp_path: Path) -> None:
     """What it would do stays undone; a file that is no Python says nothing."""
     mark = tmp_path / "ran"
@@ -133,7 +145,7 @@ SEEN = Seen(name="kernels", version="1.2", source="a checkout", front="setup.py"
     [
         ({}, []),
         ({"version": "1.3"}, ["nothing of its build files has changed but the version"]),
-        ({"variables": ("A_JOBS", "C_NEW")}, ["reads C_NEW (new)", "no longer reads B_ARCHS"]),
+        ({"variables": ("A_JOBS", "C_NEW", "D")}, ["reads C_NEW, D (new)", "no longer reads B_ARCHS"]),
         ({"front": "CMake"}, ["is built by CMake, before setup.py"]),
         ({"submodules": ("3rdparty/nccl",)}, ["has the submodule 3rdparty/nccl (new)"]),
         ({"archs": ("110",), "version": "1.3"}, ["names the architecture 110 (new)"]),
@@ -154,9 +166,9 @@ def test_a_project_that_was_never_read_is_said_to_be_new() -> None:
 def test_a_sentence_names_the_versions_and_what_the_catalogue_still_has() -> None:
     """So that a maintainer knows which line to change."""
     project = msgspec.structs.replace(KERNELS, archs=ArchKnob(variable="B_ARCHS", spelling="number"))
-    now = msgspec.structs.replace(SEEN, version="1.3", variables=("A_JOBS",))
-    assert sentence(SEEN, now, changes(SEEN, now), project) == (
-        "kernels 1.2 → 1.3: no longer reads B_ARCHS, which the catalogue has"
+    now = msgspec.structs.replace(SEEN, version="1.3", variables=())
+    assert sentence(SEEN, now, changes(SEEN, now, catalogue_names(project))) == (
+        "kernels 1.2 → 1.3: no longer reads A_JOBS; no longer reads B_ARCHS, which the catalogue has"
     )
 
 

@@ -24,7 +24,7 @@ from builddoctor.core.project import KnownProject
 from builddoctor.projects.metadata import names_of
 from builddoctor.system.source_files import exists
 
-GENERIC = frozenset(("te", "torch", "apex", "fa2", "fa3", "bnb", "mamba"))
+GENERIC = frozenset(("te", "torch", "apex", "fa2", "fa3", "fa4", "bnb", "mamba", "faiss", "nccl"))
 """Names that are in use elsewhere too."""
 GROUP = "builddoctor.projects"
 
