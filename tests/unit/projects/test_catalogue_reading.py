@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 import pytest
@@ -221,3 +224,53 @@ def test_what_was_read_is_of_projects_in_the_catalogue() -> None:
     assert names == sorted(set(names))
     assert [name for name in names if find_known(name) is None] == []
     assert all(each.version and each.front for each in kept)
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """``scripts/catalogue``, which keeps what it reads in a folder of the test's."""
+    loader = SourceFileLoader("catalogue_script", str(ROOT / "scripts" / "catalogue"))
+    spec = importlib.util.spec_from_loader("catalogue_script", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    # msgspec looks for a struct's module by its name.
+    monkeypatch.setitem(sys.modules, "catalogue_script", module)
+    loader.exec_module(module)
+    monkeypatch.setattr(module, "SEEN", tmp_path / "seen.json")
+    return module
+
+
+def test_a_second_look_at_the_same_source_is_silent(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was kept is compared with; a difference is told until it is kept, and counts."""
+    project = find_known("megatron_core")
+    folder = tmp_path / "megatron"
+    read(folder, {"setup.py": 'setup(name="megatron-core")\n'})
+    checkouts = {"megatron_core": script.Checkout(folder=folder, version="1")}
+    assert script.check([project], checkouts, write=True) == 1
+    assert capsys.readouterr().out == "megatron_core 1: was not read before\n"
+    assert script.check([project], checkouts, write=False) == 0
+    assert capsys.readouterr().out == ""
+    read(folder, {"setup.py": 'import os\nos.getenv("MEGATRON_FOO")\nsetup(name="megatron-core")\n'})
+    moved = {"megatron_core": script.Checkout(folder=folder, version="2")}
+    for _ in range(2):
+        assert script.check([project], moved, write=False) == 1
+        assert capsys.readouterr().out == "megatron_core 1 → 2: reads MEGATRON_FOO (new)\n"
+    assert script.check([project], moved, write=True) == 1
+    assert script.check([project], moved, write=False) == 0
+
+
+def test_what_is_not_read_is_said_and_not_forgotten(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A project of a repository without a checkout is no change; a folder without a version is a failure."""
+    project = find_known("pytorch")
+    (tmp_path / "torch").mkdir()
+    kept = Seen(name="pytorch", version="2", source="a checkout", front="setup.py")
+    (tmp_path / "seen.json").write_bytes(msgspec.json.encode([kept]))
+    assert script.check([project], {}, write=True) == 0
+    assert "--checkout pytorch=DIR" in capsys.readouterr().err
+    assert msgspec.json.decode((tmp_path / "seen.json").read_bytes(), type=list[Seen]) == [kept]
+    assert script.check([project], {"pytorch": script.Checkout(folder=tmp_path / "torch")}, write=True) == 1
+    assert "--checkout pytorch@VERSION=" in capsys.readouterr().err
