@@ -295,6 +295,14 @@ def test_a_repository_comes_at_its_newest_release_with_its_submodules(tmp_path: 
     assert got(tmp_path, repository=f"file://{repository}", offline=True).folder == first.folder
 
 
+def test_a_tag_that_is_a_date_is_no_newest_release(tmp_path: Path, repository: Path) -> None:
+    """Faiss has v20180223 and v1.15.0. Where all tags are dates, the newest of them is taken."""
+    subprocess.run(["git", "tag", "v20180223", "v1.9"], cwd=repository, check=True)
+    assert got(tmp_path, repository=f"file://{repository}").version == "1.10"
+    subprocess.run(["git", "tag", "-d", "v1.10", "v1.9"], cwd=repository, check=True)
+    assert version_in(got(tmp_path / "other", repository=f"file://{repository}")) == "1.9"
+
+
 def test_a_tag_a_branch_or_a_commit_may_be_named(tmp_path: Path, repository: Path) -> None:
     """As ``--version``, or behind an ``@`` as pip writes it."""
     assert version_in(got(tmp_path, repository=f"file://{repository}", version="1.9")) == "1.9"

@@ -31,6 +31,8 @@ from builddoctor.projects.sources.web import Web, find_sdist, shown
 
 Say = Callable[[str], None]
 
+_DATES = 1990_00_00
+"""as numbers"""
 _NUMBER = re.compile(r"\d+(?:\.\d+)+(?:[.-]?(?:post|rc)\d+)?")
 
 
@@ -209,7 +211,8 @@ class _Search:
                 continue
             if number is not None and not number.is_prerelease:
                 found.append((number, name))
-        return max(found)[1] if found else ""
+        # A tag that is a date (Faiss has v20180223) is newer than no number.
+        return max(found, key=lambda each: (each[0].major < _DATES, *each))[1] if found else ""
 
 
 def _split(address: str) -> tuple[str, str, str]:
