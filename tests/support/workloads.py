@@ -31,6 +31,17 @@ def without_links(workload: Workload) -> Workload:
     return msgspec.structs.replace(workload, units=tuple(unit for unit in workload.units if not unit.after_all))
 
 
+def at_peaks(workload: Workload) -> Workload:
+    """The same build with nothing known of what phases hold before they hold the most."""
+    units = (
+        msgspec.structs.replace(
+            unit, phases=tuple(msgspec.structs.replace(phase, curve=(), steps=()) for phase in unit.phases)
+        )
+        for unit in workload.units
+    )
+    return msgspec.structs.replace(workload, units=tuple(units))
+
+
 def disturbed(workload: Workload, *, share: float, seed: int, times: float = 0.0) -> Workload:
     """The same build with each phase's peak changed by up to ``share`` of it, up or down, evenly; and its time by up to
     ``times``."""
@@ -128,7 +139,7 @@ def _past(key: UnitKey, unit: UnitWork) -> PastUnit:
 
 def _watched(phase: PhaseWork) -> SeenCourse:
     """As the history has it, of a phase whose curve is known: looked at ten times a second."""
-    if not phase.curve:
+    if not phase.curve and not phase.steps:
         return ()
     course, bend, watch = course_of(phase, "flat"), 0, CourseWatch(0.0)
     for look in range(1, 1 + math.floor(phase.wall_s / LOOK_S)):
