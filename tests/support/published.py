@@ -380,7 +380,8 @@ class Reserving:
 
     A task that was ended since it held more than its allocation is sized again; one that was ended within it comes back
     as it was. One that has not ended when it was expected to is taken to run on.
-    ``by_unit``: what an earlier build took for the same phase of the same unit is a category of its own.
+    ``by_unit``: what an earlier build took for the same phase of the same unit is a category of its own. With Tovar's
+    sizing and Sizey's such second builds took 1.2 to 2.2 times as long at (4, 6) and (16, 8): no slack is left.
     """
 
     suspects: frozenset[int] = frozenset()
