@@ -347,11 +347,15 @@ class Session:
         word = "go"
         while live.granted.done() or await self._granted(connection, live):
             if live.node:
+                granted = live.granted
                 if (returned := await self._run_elsewhere(connection, live)) is None:
                     return
                 if live.phase.phase_id not in self.phases:
                     printed = os.fsdecode(returned.printed.replace(b"\0", b""))
                     connection.send("done", str(returned.status), printed)
+                    return
+                if live.granted is granted:
+                    # It is not to run again: the build is being ended.
                     return
                 continue
             connection.send(word, *(THRIFT if live.thrift else ()))
@@ -426,11 +430,10 @@ class Session:
         working, receiving = asyncio.ensure_future(work), asyncio.ensure_future(connection.receive())
         try:
             await asyncio.wait((receiving, working), return_when=asyncio.FIRST_COMPLETED)
+            return None if receiving.done() else working.result()
         finally:
             receiving.cancel()
-            if not working.done():
-                working.cancel()
-        return working.result() if working.done() else None
+            working.cancel()
 
     def _add_now(self, events: Sequence[Event]) -> None:
         """Events that carry no time of their own."""
