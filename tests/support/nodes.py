@@ -1,28 +1,32 @@
-"""A cluster on the loopback: its meeting point and nodes as real processes, each ended with the test."""
+"""A cluster of real processes, each ended with the test: its meeting point, nodes, and a build whose compiler waits."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from support.fake_toolkit import fake_toolkit
 from support.program import PATIENCE_S, Program
 
 
 class Meeting:
     """`cluster serve`, and workers that joined it."""
 
-    def __init__(self, folder: Path, *, keys: Path | None = None) -> None:
-        """``keys``: of TLS; None: without."""
+    def __init__(
+        self, folder: Path, *, keys: Path | None = None, host: str = "127.0.0.1", prefix: Sequence[str] = ()
+    ) -> None:
+        """``keys``: of TLS; None: without. ``host``: an address where it listens; ``prefix``: what starts it."""
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self.keys = keys
         self._running: list[subprocess.Popen[bytes]] = []
-        host = "tls://127.0.0.1:0" if keys is not None else "tcp://127.0.0.1:0"
-        self.server = self._start("serve", Program(folder), ["cluster", "serve", "--listen", host, *self.options])
+        listen = f"{'tls' if keys is not None else 'tcp'}://{host}:0"
+        self.server = self._start(
+            "serve", Program(folder), ["cluster", "serve", "--listen", listen, *self.options], prefix=prefix
+        )
         line = self.await_line("serve", "serves at ")
         self.address = line.partition("serves at ")[2].partition(";")[0]
 
@@ -80,30 +84,64 @@ class Meeting:
         return process
 
 
-def node_program_of(worker: subprocess.Popen[bytes]) -> int:
-    """The pid of the Dask worker below a node's supervisor."""
-    found = subprocess.run(
-        ["pgrep", "-f", "-g", "0", "node_program"], capture_output=True, text=True, check=False
-    ).stdout.split()
-    pids = [int(pid) for pid in found if _is_below(int(pid), worker.pid)]
-    assert pids, "no node program runs"
-    return pids[0]
+COMPILER = """
+import os, sys, time
+words = sys.argv[1:]
+output = words[words.index("--gen_c_file_name") + 1]
+source = open(words[-1]).read()
+here = {folder!r}
+with open(os.path.join(here, "began-%d" % os.getpid()), "w") as file:
+    file.write(output)
+while {waits} and not os.path.exists(os.path.join(here, "go")):
+    time.sleep(0.02)
+with open(output, "w") as file:
+    file.write("# 1 \\"%s\\"\\n%s" % (output, source.upper()))
+print("made on the way", file=sys.stderr)
+"""
+
+SMALL = "400MiB"
+SOURCE = "int a;\n" * 400_000
+"""What is expected of a front end that reads as much, and of which nothing else is known, does not fit into that."""
 
 
-def _is_below(pid: int, above: int) -> bool:
-    while pid > 1:
-        if pid == above:
-            return True
-        try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            return False
-    return False
+class Place:
+    """A folder with a toolkit, a source, and a build of it."""
+
+    def __init__(self, folder: Path, *, waits: bool) -> None:
+        self.folder = folder
+        self.signs = folder / "signs"
+        self.signs.mkdir()
+        self.toolkit = fake_toolkit(folder / "cuda", COMPILER.format(folder=str(self.signs), waits=waits))
+        self.source = folder / "in.cpp4.ii"
+        self.source.write_text(SOURCE)
+        self.output = folder / "out.cudafe1.cpp"
+        self.program = Program(folder)
+        self.command = ("nvcc", "-c", "--gen_c_file_name", str(self.output), str(self.source))
+
+    def build(self, meeting: Meeting, *, memory: str = SMALL) -> list[str]:
+        options = [*meeting.for_builds, "--memory", memory, "--toolkit", str(self.toolkit)]
+        return self.program.supervised(*self.command, options=options)
+
+    def began(self, count: int = 1) -> list[int]:
+        """Pids of compilers that began; waits for so many."""
+        return await_that(lambda: found if len(found := self._pids()) >= count else None)
+
+    def go(self) -> None:
+        (self.signs / "go").touch()
+
+    def check(self) -> None:
+        """The answer is what it would have been here."""
+        assert self.output.read_text() == f'# 1 "{self.output}"\n{SOURCE.upper()}'
+        assert not list(self.folder.glob(".*.new"))
+
+    def _pids(self) -> list[int]:
+        return sorted(int(each.name.removeprefix("began-")) for each in self.signs.glob("began-*"))
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def await_that(found: Callable[[], list[int] | None]) -> list[int]:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if (result := found()) is not None:
+            return result
+        time.sleep(0.02)
+    raise AssertionError("it did not happen")

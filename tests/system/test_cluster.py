@@ -9,8 +9,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -20,73 +19,10 @@ import pytest
 from builddoctor.cluster.keys import make_keys
 from builddoctor.core.events import Admit, NodeLost, NodeSeen, PhaseEnded, Requeue
 from builddoctor.core.phase import Outcome
-from support.fake_toolkit import fake_toolkit
-from support.nodes import Meeting
-from support.program import PATIENCE_S, Program
-
-COMPILER = """
-import os, sys, time
-words = sys.argv[1:]
-output = words[words.index("--gen_c_file_name") + 1]
-source = open(words[-1]).read()
-here = {folder!r}
-with open(os.path.join(here, "began-%d" % os.getpid()), "w") as file:
-    file.write(output)
-while {waits} and not os.path.exists(os.path.join(here, "go")):
-    time.sleep(0.02)
-with open(output, "w") as file:
-    file.write("# 1 \\"%s\\"\\n%s" % (output, source.upper()))
-print("made on the way", file=sys.stderr)
-"""
+from support.nodes import Meeting, Place, await_that
+from support.program import PATIENCE_S
 
 pytestmark = pytest.mark.slow
-
-SMALL = "400MiB"
-SOURCE = "int a;\n" * 400_000
-"""What is expected of a front end that reads as much, and of which nothing else is known, does not fit into that."""
-
-
-class Place:
-    """A folder with a toolkit, a source, and a build of it."""
-
-    def __init__(self, folder: Path, *, waits: bool) -> None:
-        self.folder = folder
-        self.signs = folder / "signs"
-        self.signs.mkdir()
-        self.toolkit = fake_toolkit(folder / "cuda", COMPILER.format(folder=str(self.signs), waits=waits))
-        self.source = folder / "in.cpp4.ii"
-        self.source.write_text(SOURCE)
-        self.output = folder / "out.cudafe1.cpp"
-        self.program = Program(folder)
-        self.command = ("nvcc", "-c", "--gen_c_file_name", str(self.output), str(self.source))
-
-    def build(self, meeting: Meeting, *, memory: str = SMALL) -> list[str]:
-        options = [*meeting.for_builds, "--memory", memory, "--toolkit", str(self.toolkit)]
-        return self.program.supervised(*self.command, options=options)
-
-    def began(self, count: int = 1) -> list[int]:
-        """Pids of compilers that began; waits for so many."""
-        return _await(lambda: found if len(found := self._pids()) >= count else None)
-
-    def go(self) -> None:
-        (self.signs / "go").touch()
-
-    def check(self) -> None:
-        """The answer is what it would have been here."""
-        assert self.output.read_text() == f'# 1 "{self.output}"\n{SOURCE.upper()}'
-        assert not list(self.folder.glob(".*.new"))
-
-    def _pids(self) -> list[int]:
-        return sorted(int(each.name.removeprefix("began-")) for each in self.signs.glob("began-*"))
-
-
-def _await(found: Callable[[], list[int] | None]) -> list[int]:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if (result := found()) is not None:
-            return result
-        time.sleep(0.02)
-    raise AssertionError("it did not happen")
 
 
 @pytest.fixture
@@ -143,7 +79,7 @@ def test_a_node_that_dies_costs_the_phase_its_time_and_no_more(tmp_path: Path, m
     meeting.worker("second", "--toolkit", str(place.toolkit))
     first.kill()
     first.wait()
-    _await(lambda: None if psutil.pid_exists(began) else [began])
+    await_that(lambda: None if psutil.pid_exists(began) else [began])
     place.began(2)
     place.go()
     output, _ = build.communicate(timeout=PATIENCE_S)
@@ -181,7 +117,7 @@ def test_nothing_goes_on_there_after_the_build(tmp_path: Path, meeting: Meeting,
     (began,) = place.began()
     build.send_signal(number)
     build.communicate(timeout=PATIENCE_S)
-    _await(lambda: None if psutil.pid_exists(began) else [began])
+    await_that(lambda: None if psutil.pid_exists(began) else [began])
     assert not place.output.exists()
     (place.signs / f"began-{began}").unlink()
     place.go()
