@@ -268,3 +268,11 @@ BOARDS = st.lists(st.text("abc xyz", max_size=COLUMNS - 1).map(str.encode), min_
 
 
 TEXTS = st.lists(st.text("mnop q", max_size=COLUMNS * 2 + 3).map(str.encode), min_size=1, max_size=14)
+
+
+def test_a_phase_on_another_machine_says_which() -> None:
+    """Its memory is that one's: none is shown."""
+    (line,) = [line for line in shown(running=(running_row(source="gelu.cu", node="gpu2"),)) if "on gpu2" in line]
+    assert "gelu.cu" in line
+    assert "MiB" not in line
+    assert "of ~" not in line

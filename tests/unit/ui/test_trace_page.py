@@ -244,3 +244,30 @@ def test_units_are_listed_with_their_worst_phase() -> None:
     assert all(words in rows[1] for words in ("900 MiB", "1:02", "…", "/gelu.cu", "cicc sm_90"))
     assert "cudafe++" not in rows[1]
     assert rows[2].split() == ["0", "MiB", "0:00", "0:00", "a.cu"]
+
+
+def test_what_ran_on_other_machines_is_told() -> None:
+    """How many phases, where, what went there and back; their memory is no part of this machine's peak."""
+    report = read(
+        unit(),
+        *(asked(1), tr.admitted(1.0, 1, 9000, node="gpu2")),
+        tr.phase_ended(5.0, 1, "node-lost", peak_mib=0, wall_s=0, cpu_s=0, node="gpu2", transfer_s=4.0),
+        tr.requeued(at_s=5.0, phase_id=1, reserve_mib=9000, solo=False, lost_s=4.0),
+        tr.admitted(5.0, 1, 9000, node="gpu3"),
+        tr.phase_ended(
+            65.0, 1, peak_mib=8000, wall_s=58, cpu_s=58, node="gpu3", sent_mib=12, back_mib=3, transfer_s=2.0
+        ),
+        *(asked(2), admitted(2, 66.0), ended(2, 70.0, "ok", 300)),
+        BuildEnded(at_s=71.0, summary=summary(wall_s=71.0)),
+    )
+    text = " ".join(" ".join(page(report, 120)).split())
+    for words in (
+        "2 phases on gpu2, gpu3",
+        "0:58 of compiling",
+        "12 MiB there, 3 MiB back",
+        "0:06 on the way",
+        "1 lost",
+    ):
+        assert words in text
+    told = [each.text for each in report.events]
+    assert any("is run again" in text for text in told)
