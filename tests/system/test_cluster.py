@@ -69,15 +69,15 @@ def test_what_fits_here_stays(tmp_path: Path, meeting: Meeting) -> None:
     assert [each.node for each in _ends(place)] == [""]
 
 
-def test_a_node_that_dies_costs_the_phase_its_time_and_no_more(tmp_path: Path, meeting: Meeting) -> None:
-    """The supervisor of a node is killed with SIGKILL in mid-phase: its guardian ends the compiler, and another node
-    runs it."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_node_that_goes_costs_the_phase_its_time_and_no_more(tmp_path: Path, meeting: Meeting, number: int) -> None:
+    """Killed in mid-phase, or told to go, as Slurm does: its compiler ends, and another node runs the phase."""
     place = Place(tmp_path, waits=True)
     first = meeting.worker("first", "--toolkit", str(place.toolkit))
     build = place.program.start(place.build(meeting))
     (began,) = place.began()
     meeting.worker("second", "--toolkit", str(place.toolkit))
-    first.kill()
+    first.send_signal(number)
     first.wait()
     await_that(lambda: None if psutil.pid_exists(began) else [began])
     place.began(2)
@@ -141,7 +141,7 @@ def test_a_compile_error_there_is_the_units_own(tmp_path: Path, meeting: Meeting
 
 
 def test_another_compiler_is_of_no_use(tmp_path: Path, meeting: Meeting) -> None:
-    """Byte for byte: a node whose programs differ gets nothing, and the build says so once."""
+    """Byte for byte: a node whose programs differ gets none of their phases, and the build says so."""
     place = Place(tmp_path, waits=False)
     other = tmp_path / "other"
     shutil.copytree(place.toolkit, other)
@@ -154,6 +154,8 @@ def test_another_compiler_is_of_no_use(tmp_path: Path, meeting: Meeting) -> None
     )
     assert done.returncode == 0, done.stderr
     assert [e.node for e in place.program.records() if isinstance(e, Admit)] == [""]
+    assert "has other files as" in done.stderr
+    assert "cudafe++" in done.stderr
 
 
 def test_strangers_are_refused(tmp_path: Path, keys: Path, meeting: Meeting) -> None:

@@ -155,8 +155,9 @@ class Cluster:
             names = {each.name for each in self._nodes.values()}
             name = next(each for each in _names(facts.host) if each not in names)
             same = self._programs.intersection(digest for _, digest in facts.programs)
-            self._nodes[address] = SeenNode(name=name, address=address, facts=facts, programs=same)
-        return []
+            node = self._nodes[address] = SeenNode(name=name, address=address, facts=facts, programs=same)
+        others = sorted({name for name, _ in facts.programs} - set(node.tools))
+        return [f"{node.name} has other files as {', '.join(others)}: these stay here"] if others else []
 
     def _problem(self, facts: NodeFacts) -> str:
         if facts.builddoctor != builddoctor.__version__:
