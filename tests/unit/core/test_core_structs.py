@@ -68,5 +68,5 @@ def test_the_summary_has_the_keys_that_others_rely_on() -> None:
 
 def test_outcomes_are_told_apart_by_their_words() -> None:
     """Every outcome has a word of its own, which is what a trace holds."""
-    assert len({outcome.value for outcome in Outcome}) == len(Outcome) == 6
+    assert len({outcome.value for outcome in Outcome}) == len(Outcome) == 8
     assert Outcome("killed-by-kernel") is Outcome.KILLED_BY_KERNEL
