@@ -8,6 +8,7 @@ Does *not* cover: measuring (``scripts/recipes digest``).
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,8 +17,12 @@ import msgspec
 
 from builddoctor.core.phase import PhaseKind
 from builddoctor.core.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
+from builddoctor.plans.planner import for_archs as planned_for
 from builddoctor.recipes.measured_phases import MeasuredPhase, recipe_of_rows
 from support.measured_rows import Rows, read_rows
+
+NOT_BUILT = "not built"
+"""Of a sample, one such line for each unit that the project has and nobody built: ``PLACE -> TARGET``."""
 
 DEVICE = (PhaseKind.CICC, PhaseKind.PTXAS)
 
@@ -60,7 +65,9 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     hazards: tuple[Hazard, ...] = ()
     derive: Derive | None = None
     how: str = ""
-    """what ``derive`` does, in a sentence"""
+    """what ``derive`` does, in a sentence; or, of a sample, which units were built"""
+    archs: tuple[str, ...] = ()
+    """of a build for several, these alone: their phases were measured like the others'"""
 
 
 def for_archs(recipe: Recipe, archs: Sequence[str]) -> Recipe:
@@ -105,6 +112,51 @@ def all_of_flash_attention(recipe: Recipe) -> Recipe:
                     place = f"csrc/flash_attn/src/flash_{kind}_hdim{dim}_{number}{causal}_sm80.cu"
                     units.append(measured.pop(place, None) or _like(_twin(measured_of(recipe), kind, dim), place))
     return msgspec.structs.replace(recipe, units=(*measured.values(), *units))
+
+
+def cut_to(recipe: Recipe, archs: Sequence[str]) -> Recipe:
+    """What was measured, without the other architectures' phases. A device link is for all of them, and stays."""
+    cut, _, _ = planned_for(recipe, archs)
+    units = tuple(
+        msgspec.structs.replace(unit, archs=tuple(sorted(archs))) if unit.archs and unit.after_all else unit
+        for unit in cut.units
+    )
+    fingerprint = msgspec.structs.replace(recipe.fingerprint, archs=tuple(sorted(archs)))
+    others = " and ".join(sorted(set(recipe.fingerprint.archs) - set(archs)))
+    how = f"{recipe.origin.how}; built for {others} as well, whose phases are left out"
+    origin = msgspec.structs.replace(recipe.origin, how=how)
+    return msgspec.structs.replace(cut, units=units, fingerprint=fingerprint, origin=origin)
+
+
+def with_kin(recipe: Recipe, not_built: Sequence[str]) -> Recipe:
+    """With the units that were not built, each as the largest of its nearest kin: of the measured units whose names
+    begin with the most words that its own begins with."""
+    if not not_built:
+        return recipe
+    return msgspec.structs.replace(
+        recipe, units=(*recipe.units, *(as_kin(recipe.units, *line.split(" -> ")) for line in not_built))
+    )
+
+
+def as_kin(units: Sequence[RecipeUnit], place: str, target: str) -> RecipeUnit:
+    """``place`` as the largest of its nearest kin among ``units``."""
+    alike = [unit for unit in units if unit.place.rpartition(".")[2] == place.rpartition(".")[2]]
+    most = max(_words_shared(unit.place, place) for unit in alike)
+    like = max((unit for unit in alike if _words_shared(unit.place, place) == most), key=_peak)
+    return msgspec.structs.replace(
+        like,
+        place=place,
+        output=target.rpartition("/")[2],
+        target=target,
+        source_digest="",
+        phases=tuple(msgspec.structs.replace(phase, course="", provenance="derived") for phase in like.phases),
+    )
+
+
+def _words_shared(place: str, other: str) -> int:
+    """At the beginning of both; a number is a word."""
+    pairs = zip(*(re.findall(r"\d+|[A-Za-z]+|/", each) for each in (place, other)), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def measured_of(recipe: Recipe) -> dict[tuple[str, int], RecipeUnit]:
@@ -155,6 +207,9 @@ def make(made: Made, data: Path) -> Recipe:
         origin=_origin(rows, path, made),
         hazards=made.hazards,
     )
+    recipe = with_kin(recipe, rows.remarks_of(NOT_BUILT))
+    if made.archs:
+        recipe = cut_to(recipe, made.archs)
     return made.derive(recipe) if made.derive is not None else recipe
 
 
@@ -182,6 +237,14 @@ def _provenance(text: str) -> str:
 
 def _te(name: str, data: str, how: str = "", **more: object) -> Made:
     return Made(name=name, data=data, title="TransformerEngine, its library", hazards=(RUNAWAY,), how=how, **more)
+
+
+def _each_arch(name: str, title: str, **more: object) -> tuple[Made, ...]:
+    """Two recipes of a project that was built for both at once."""
+    return tuple(
+        Made(name=f"{name}-{arch}-x86_64", data=f"{name}-x86_64", title=title, archs=(arch,), **more)
+        for arch in ("sm_90", "sm_100")
+    )
 
 
 TE_100 = "transformer_engine-2.8-sm_100-x86_64"
@@ -218,5 +281,6 @@ SHIPPED = (
         )
         for arch in ("sm_90", "sm_100")
     ),
+    *_each_arch("bitsandbytes-0.50.1", "bitsandbytes"),
     Made(name="attention_kernels-x86_64", data="attention_kernels-x86_64", title="The example of builddoctor"),
 )

@@ -59,7 +59,11 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 
     def remark(self, key: str) -> str:
         """Its value; empty where it is not there."""
-        return next((remark.value for remark in self.remarks if remark.key == key), "")
+        return next(iter(self.remarks_of(key)), "")
+
+    def remarks_of(self, key: str) -> tuple[str, ...]:
+        """All values of that name, in their order."""
+        return tuple(remark.value for remark in self.remarks if remark.key == key)
 
 
 def rows_text(phases: Iterable[MeasuredPhase], remarks: Sequence[Remark] = ()) -> str:
