@@ -282,5 +282,6 @@ SHIPPED = (
         for arch in ("sm_90", "sm_100")
     ),
     *_each_arch("bitsandbytes-0.50.1", "bitsandbytes"),
+    *_each_arch("xformers-0.0.35", "xFormers"),
     Made(name="attention_kernels-x86_64", data="attention_kernels-x86_64", title="The example of builddoctor"),
 )

@@ -66,10 +66,11 @@ def make_plan(
     by_arch: bool = False,
     differs: Sequence[str] = (),
     distance: float = 0.0,
+    alternatives: bool = True,
 ) -> Plan:
     """``name``: the recipe's, or its file's. ``archs``: those wanted, where they are not the recipe's own. ``differs``:
     how else the recipe is not for this, in words, and ``distance`` how far (as ``estimation.past``); both widen
-    ranges."""
+    ranges. ``alternatives``: other memory and cores as well, which takes most of the time."""
     recipe, arch_words, notes = for_archs(recipe, archs)
     # The comparison of the recipe with what is wanted may have said so already.
     differs = (
@@ -119,7 +120,7 @@ def make_plan(
         longest_unit_s=round(longest.wall_s, 1) if longest is not None else 0.0,
         staged_s=None if too_big else round(stages.makespan_s, 1),
         static=plain.best_static(host, free_mib=free),
-        alternatives=_alternatives(gated_work, plain, host, found, margin),
+        alternatives=_alternatives(gated_work, plain, host, found, margin) if alternatives else (),
         too_big=tuple(f"{unit.place}: {format_mib(_peak_mib(unit, allowance_mib))}" for unit in too_big),
         hazards=hazards_on(recipe, host.host_arch),
         notes=(*notes, *_notes(recipe, host, allowance_mib, free), *host.notes),
