@@ -47,8 +47,8 @@ How much host memory a CUDA build takes, how many jobs (`MAX_JOBS`, `-j`) are sa
 
 FOOT = """\
 `≈`: some figures were derived and not measured; below is which. *No*: its largest process does not fit. Times are
-worked out from the processor time of each compiler on the machine that measured. For yours, `builddoctor plan PROJECT` says
-it with the cores and the memory that it has, and `builddoctor build PROJECT` builds it with these figures.
+worked out from the processor time of each compiler on the machine that measured. For yours,
+`builddoctor plan PROJECT` says it with its cores and memory, and `builddoctor build PROJECT` builds with these figures.
 
 ## What the figures rest on
 

@@ -130,26 +130,42 @@ def cut_to(recipe: Recipe, archs: Sequence[str]) -> Recipe:
 
 def with_kin(recipe: Recipe, not_built: Sequence[str]) -> Recipe:
     """With the units that were not built, each as the largest of its nearest kin: of the measured units whose names
-    begin with the most words that its own begins with."""
-    if not not_built:
-        return recipe
-    return msgspec.structs.replace(
-        recipe, units=(*recipe.units, *(as_kin(recipe.units, *line.split(" -> ")) for line in not_built))
-    )
+    begin with the most words that its own begins with. What was measured of it before it was ended is its own."""
+    places = {line.partition(" -> ")[0] for line in not_built}
+    begun = {unit.place: unit for unit in recipe.units if unit.place in places}
+    whole = tuple(unit for unit in recipe.units if unit.place not in places)
+    derived = []
+    for line in not_built:
+        place, _, target = line.partition(" -> ")
+        derived.append(as_kin(whole, place, target, begun.get(place)))
+    return msgspec.structs.replace(recipe, units=(*whole, *derived))
 
 
-def as_kin(units: Sequence[RecipeUnit], place: str, target: str) -> RecipeUnit:
-    """``place`` as the largest of its nearest kin among ``units``."""
-    alike = [unit for unit in units if unit.place.rpartition(".")[2] == place.rpartition(".")[2]]
+def as_kin(units: Sequence[RecipeUnit], place: str, target: str, begun: RecipeUnit | None = None) -> RecipeUnit:
+    """``place`` as the largest of its nearest kin among ``units``; with the phases of ``begun`` where it has them. An
+    architecture that it was not compiled for is taken for as demanding as those that it was."""
+    alike = [unit for unit in units if not unit.after_all and unit.place.endswith(".cu") == place.endswith(".cu")]
     most = max(_words_shared(unit.place, place) for unit in alike)
     like = max((unit for unit in alike if _words_shared(unit.place, place) == most), key=_peak)
+    own = list(begun.phases) if begun is not None else []
+    phases = []
+    for phase in like.phases:
+        of_kind = [each for each in begun.phases if each.kind is phase.kind] if begun is not None and phase.arch else []
+        of_it = next((each for each in own if (each.kind, each.arch) == (phase.kind, phase.arch)), None)
+        if of_it is not None:
+            own.remove(of_it)
+            phases.append(of_it)
+        else:
+            near = max(of_kind, key=lambda each: each.peak_mib, default=phase)
+            phases.append(msgspec.structs.replace(near, arch=phase.arch, course="", provenance="derived"))
     return msgspec.structs.replace(
-        like,
+        begun or like,
         place=place,
         output=target.rpartition("/")[2],
         target=target,
-        source_digest="",
-        phases=tuple(msgspec.structs.replace(phase, course="", provenance="derived") for phase in like.phases),
+        source_digest=begun.source_digest if begun is not None else "",
+        archs=like.archs,
+        phases=tuple(phases),
     )
 
 
@@ -283,5 +299,12 @@ SHIPPED = (
     ),
     *_each_arch("bitsandbytes-0.50.1", "bitsandbytes"),
     *_each_arch("xformers-0.0.35", "xFormers"),
+    Made(
+        name="causal_conv1d-1.7.0-all-x86_64",
+        data="causal_conv1d-1.7.0-x86_64",
+        title="causal-conv1d",
+        how="3 of 4 units measured, and of the backward kernels what comes before sm_87; the rest of them as the more "
+        "demanding of sm_75 and sm_80, their host code as that of the forward kernels, marked",
+    ),
     Made(name="attention_kernels-x86_64", data="attention_kernels-x86_64", title="The example of builddoctor"),
 )

@@ -112,3 +112,23 @@ def test_each_recipe_is_on_the_page() -> None:
     page = (ROOT / "docs" / "how-much-memory.md").read_text(encoding="utf-8")
     for path in (ROOT / "recipes").glob("*.toml"):
         assert (f"- `{path.stem}`:" in page) == bool(read_recipe(path).project.version), path.name
+
+
+def test_what_was_measured_of_a_unit_before_it_was_ended_is_its_own() -> None:
+    """Another architecture is taken for as demanding as the worst that it was compiled for; the rest is its kin's."""
+    forward = unit(
+        "c/fwd.cu",
+        phase(500, 2, PhaseKind.CUDAFE),
+        phase(400, 8, CICC, "sm_80"),
+        phase(450, 8, CICC, "sm_90"),
+        phase(870, 6),
+        archs=("sm_80", "sm_90"),
+    )
+    begun = unit("c/bwd.cu", phase(511, 3, PhaseKind.CUDAFE), phase(1257, 190, CICC, "sm_80"), archs=("sm_80", "sm_90"))
+    made = with_kin(recipe(forward, begun), ["c/bwd.cu -> c/bwd.o"]).units[1]
+    assert [(each.peak_mib, each.arch, each.provenance) for each in made.phases] == [
+        (511, "", None),
+        (1257, "sm_80", None),
+        (1257, "sm_90", "derived"),
+        (870, "", "derived"),
+    ]
