@@ -39,7 +39,7 @@ How much host memory a CUDA build takes, how many jobs (`MAX_JOBS`, `-j`) are sa
 ([recipes](recipes.md)).
 
 - *Worst process*: the largest single compiler. With less memory than that nothing helps.
-- *`-j16` is safe from*: the memory with which sixteen jobs fit, whichever sixteen source files meet.
+- *`-j16` is safe from*: the memory with which sixteen jobs fit, whichever source files meet, with one nvcc thread each.
 - *2 cores, 8 GiB* and so on: how long it takes under builddoctor, which starts a compiler when its memory is there.
 - *without*: the fastest `MAX_JOBS` that is safe without builddoctor, and how long it takes, on 16 cores.
 

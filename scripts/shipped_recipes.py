@@ -44,6 +44,13 @@ FORMULA = Hazard(
     source=FLASH_ISSUE,
 )
 
+LIGHTGBM = Hazard(
+    kind="build",
+    text="built for CUDA with -DUSE_CUDA=ON and -DCMAKE_CUDA_ARCHITECTURES in CMAKE_ARGS, and with a static NCCL unless "
+    "-DBUILD_WITH_SHARED_NCCL=ON is there too",
+    source="measured",
+)
+
 TE_MULTI = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 """What TransformerEngine 2.8 is built for with CUDA 13 where nothing is said (its CMakeLists.txt)."""
 
@@ -298,6 +305,7 @@ SHIPPED = (
         for arch in ("sm_90", "sm_100")
     ),
     *_each_arch("bitsandbytes-0.50.1", "bitsandbytes"),
+    *_each_arch("lightgbm-4.7.0", "LightGBM with CUDA", hazards=(LIGHTGBM,)),
     *_each_arch("xformers-0.0.35", "xFormers"),
     Made(
         name="causal_conv1d-1.7.0-all-x86_64",
