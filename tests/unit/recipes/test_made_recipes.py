@@ -49,7 +49,7 @@ def test_one_architecture_of_a_build_for_two() -> None:
 
 SAMPLE = recipe(
     unit("src/fattn-mma-ncols1_8.cu", phase(700, 5, course="1000:1000")),
-    unit("src/fattn-mma-ncols1_16.cu", phase(900, 5)),
+    unit("src/fattn-mma-ncols1_16.cu", phase(900, 9)),
     unit("src/fattn-tile-64.cu", phase(1500, 5)),
     unit("src/ops.cpp", phase(4000, 5)),
 )
@@ -72,6 +72,8 @@ def test_a_unit_that_was_not_built_is_taken_for_its_nearest_kin(place: str, kin:
     like = next(each for each in SAMPLE.units if each.place == kin)
     assert [each.peak_mib for each in made.phases] == [each.peak_mib for each in like.phases]
     assert {(each.provenance, each.course) for each in made.phases} == {("derived", "")}
+    # Of two, the shorter; the other is how long it may be.
+    assert [(each.cpu_s, each.high_s) for each in made.phases] == [(5, 9) if "mma" in place else (5, 0)]
     assert (made.place, made.target) == (place, f"obj/{made.output}")
 
 
