@@ -77,7 +77,7 @@ def _row(name: str, recipe: Recipe) -> list[str]:
     where = "" if recipe.fingerprint.host_arch == "x86_64" else f" on {recipe.fingerprint.host_arch}"
     _, worst = _worst(recipe.units)
     return [
-        _name(recipe) + (f" {recipe.project.version}" if recipe.project.version else ""),
+        f"{_name(recipe)} {recipe.project.version}" + "".join(recipe.project.title.partition(",")[1:]),
         (", ".join(f"`{arch}`" for arch in archs) if len(archs) < 4 else f"{len(archs)} architectures") + where,
         f"{mark}{format_mib(worst.peak_mib)}",
         *(_safe_from(recipe, cores) for cores in ALL_CORES),

@@ -329,10 +329,13 @@ SHIPPED = (
         for arch in ("sm_90", "sm_100")
     ),
     *_each_arch("bitsandbytes-0.50.1", "bitsandbytes"),
-    Made(
-        name="cutlass-4.3.0-sm_90a-x86_64",
-        data="cutlass-4.3.0-sm_90a-x86_64",
-        title="CUTLASS, five of its examples for Hopper",
+    *(
+        Made(
+            name=f"cutlass-4.3.0-{arch}-x86_64",
+            data=f"cutlass-4.3.0-{arch}-x86_64",
+            title=f"CUTLASS, five of its examples for {gpus}",
+        )
+        for arch, gpus in (("sm_90a", "Hopper"), ("sm_100a", "Blackwell"))
     ),
     *_each_arch("lightgbm-4.7.0", "LightGBM with CUDA", hazards=(LIGHTGBM,)),
     *_each_arch("xformers-0.0.35", "xFormers"),
