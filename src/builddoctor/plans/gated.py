@@ -182,21 +182,27 @@ class GatedWork:
 
     def work(self, host: PlanHost) -> Workload:
         """A unit at its gate gets a thread for each of its architectures, where its share of the cores allows that, and
-        one where memory, and not cores, is what is short (``scheduler.opening``)."""
-        tight = HELD_SHARE * self._area / max(host.budget_mib, 1.0) > self._work_s / host.cores
+        one where memory, and not cores, is what is short (``scheduler.unit_release``). So few units that all are opened
+        before it is short get theirs all the same."""
+        many = len(self._recipe.units) > slots(host.cores)
+        tight = many and HELD_SHARE * self._area / max(host.budget_mib, 1.0) > self._work_s / host.cores
         if self._archs == 1 or tight:
             return self.one_thread
-        shared = workload(
-            self._recipe,
-            threads=self._archs,
-            cores=host.cores,
-            allowance_mib=self._allowance_mib,
-            around_s=AROUND_S,
+        # Each architecture asks for itself: of one whose architectures do not fit together, as many run as fit.
+        counts = [self._archs]
+        while counts[-1] > 2:
+            counts.append(-(-counts[-1] // 2))
+        shared = [
+            workload(
+                self._recipe, threads=each, cores=host.cores, allowance_mib=self._allowance_mib, around_s=AROUND_S
+            ).units
+            for each in counts
+        ]
+        units = (
+            next((unit for unit in choices if unit.peak_mib <= host.budget_mib), choices[-1])
+            for choices in zip(*shared, self.one_thread.units, strict=True)
         )
-        # Each architecture asks for itself, so that a unit fits whose architectures do not fit together.
-        pairs = zip(shared.units, self.one_thread.units, strict=True)
-        units = (many if many.peak_mib <= host.budget_mib else one for many, one in pairs)
-        return msgspec.structs.replace(shared, units=tuple(units))
+        return msgspec.structs.replace(self.one_thread, units=tuple(units))
 
     def bound_s(self, host: PlanHost) -> float:
         """No order is much faster, with one thread."""

@@ -27,6 +27,7 @@ from builddoctor.gates.protocol import Asked
 from builddoctor.projects.metadata import project_name
 from builddoctor.system.process import Processes
 from builddoctor.toolchain.command_lines import driver_unit, nvcc_unit, options_digest
+from builddoctor.toolchain.discover import is_overlay
 from builddoctor.toolchain.travelling import TRAVELLERS
 
 LOOK_AGAIN_S = 0.2
@@ -106,7 +107,9 @@ class Units:
                 # Triton's ptxas, or a node's: what called it runs one after the other, and ends with the server it is.
                 return ""
             read = nvcc_unit if is_nvcc else driver_unit
-            if is_nvcc and not self.uncaught and not self._processes.environ_has(pid, NET_MARK):
+            # One of ours that was only asked something (-v, say) is a gate all the same.
+            caught = is_overlay(Path(argv[0])) or self._processes.environ_has(pid, NET_MARK)
+            if is_nvcc and not self.uncaught and not caught:
                 self.uncaught = argv[0]
             self._open(read(unit_id, argv[1:], asked.cwd), pid, argv, asked.cwd)
         return unit_id

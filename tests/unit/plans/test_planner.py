@@ -315,3 +315,13 @@ def test_threads_are_only_taken_where_units_fit_with_them() -> None:
     assert (small.threads, large.threads) == (1, 2)
     assert small.peak_mib == 3000.0
     assert large.makespan_s < small.makespan_s
+
+
+def test_of_architectures_that_do_not_fit_together_as_many_run_as_fit() -> None:
+    """One unit for nine, of 3 GiB and 100 s each, in 15 GiB: with all it would not fit, and one by one it is 15 minutes
+    long, though its gates let five run."""
+    archs = [f"sm_{number}" for number in range(70, 79)]
+    phases = [phase(3000, 100, PhaseKind.CICC, arch) for arch in archs]
+    made = recipe(unit("a.cu", *phases), unit("b.cu", phase(100, 1)))
+    for memory_gib, makespan_s in ((64, 100), (16, 200), (4, 900)):
+        assert plan(made, host(16, memory_gib * 1024.0)).makespan_s == pytest.approx(makespan_s, rel=0.05)
