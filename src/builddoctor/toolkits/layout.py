@@ -25,6 +25,9 @@ TRIPLES = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}
 LICENSES = "licenses"
 
 _VERSIONED = re.compile(r"\A(?P<stem>lib[\w+.-]+?\.so)\.(?P<version>\d+(?:\.\d+)*)\Z")
+_OWN_HEADERS = {"nvidia-cuda-sanitizer-api": "compute-sanitizer"}
+"""Packages whose headers NVIDIA's installer keeps apart: of CUPTI's some have the same names (13.0)."""
+
 _COMMON = {"lib": "lib", "lib64": "lib", "include": "include"}
 
 
@@ -85,6 +88,8 @@ def place_of(entry: str, package: str, triple: str) -> PurePosixPath | None:
     if head.startswith((".", "__")) or rest[-1] == "__init__.py":
         # `.metadata` holds NVIDIA's notes on its own packing, other ones in each package under the same names.
         return None
+    if head == "include" and package in _OWN_HEADERS:
+        return PurePosixPath(_OWN_HEADERS[package], head, *rest)
     return PurePosixPath("targets", triple, _COMMON[head], *rest) if head in _COMMON else PurePosixPath(head, *rest)
 
 

@@ -119,3 +119,11 @@ def test_a_manifest_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> No
     """A folder with such a file is not ours."""
     (tmp_path / "builddoctor-toolkit.json").write_text(text, encoding="latin-1")
     assert read_manifest(tmp_path) is None
+
+
+def test_the_sanitizers_headers_stay_apart() -> None:
+    """Of CUPTI's, some have the same names and other contents: with both packages there was no toolkit."""
+    entry = "nvidia/cu13/include/generated_cuda_meta.h"
+    ours, cupti = (place_of(entry, f"nvidia-cuda-{name}", TRIPLE) for name in ("sanitizer-api", "cupti"))
+    assert ours == PurePosixPath("compute-sanitizer/include/generated_cuda_meta.h")
+    assert cupti == PurePosixPath("targets", TRIPLE, "include", "generated_cuda_meta.h")
