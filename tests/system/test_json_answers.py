@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import jsonschema
 import pytest
 
 from support.made_wheels import toolkit_wheels
+from support.nodes import Meeting
 from support.package_index import serving
 from support.program import Program
 
@@ -53,6 +55,7 @@ CASES = [
     "toolkit list",
     "toolkit path 13.0",
     "toolkit remove 13.0",
+    "cluster status ADDRESS",
     "machine list",
     "machine show gb200-node",
     "machine probe",
@@ -95,10 +98,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     (folder / "build").mkdir()
     (folder / "build" / "CMakeCache.txt").touch()
     toolkit_wheels(program.folder / "index")
-    with serving(program.folder / "index") as index:
+    meeting = Meeting(program.folder / "meeting")
+    with serving(program.folder / "index") as index, contextlib.closing(meeting):
         program.env.update(index.env(), HOME=str(program.folder / "home"))
         program.env.pop("CUDA_HOME", None)
-        return {case: program.run(*case.split(), "--json", cwd=folder) for case in CASES}
+        asked = {case: case.replace("ADDRESS", meeting.address).split() for case in CASES}
+        return {case: program.run(*words, "--json", cwd=folder) for case, words in asked.items()}
 
 
 def command_of(case: str) -> str:

@@ -17,6 +17,7 @@ from builddoctor.cli import options
 from builddoctor.cli.cluster import AddressArgument
 from builddoctor.cli.loudness import Quiet, Verbose, loudness
 from builddoctor.cli.run import run_supervised
+from builddoctor.core.cluster import NODE_PROGRAM
 from builddoctor.gates.subprocesses import run_captured
 from builddoctor.runtime.folders import site_folders
 from builddoctor.system.platform import usable_cores
@@ -89,5 +90,5 @@ def worker(
         cuda=tuple((name, path) for name, path in cuda if name in CUDA_TRAVELLERS),
         host=tuple(host),
     )
-    words = (sys.executable, "-m", "builddoctor.cluster.node_program", msgspec.json.encode(settings).decode())
+    words = (sys.executable, "-m", NODE_PROGRAM, msgspec.json.encode(settings).decode())
     return run_supervised(msgspec.structs.replace(request, command=words), loud=loudness(context))

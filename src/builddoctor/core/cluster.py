@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+NODE_PROGRAM = "builddoctor.cluster.node_program"
+"""The module that a node runs."""
+
 FOLDER = "@folder@"
 """In the words of a command: the folder in which it runs."""
 

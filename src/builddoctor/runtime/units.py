@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from builddoctor.core.cluster import NODE_PROGRAM
 from builddoctor.core.past import UnitKey
 from builddoctor.core.phase import Unit
 from builddoctor.core.units import printable
@@ -28,7 +29,7 @@ from builddoctor.projects.metadata import project_name
 from builddoctor.system.process import Processes
 from builddoctor.toolchain.command_lines import driver_unit, nvcc_unit, options_digest
 from builddoctor.toolchain.discover import is_overlay
-from builddoctor.toolchain.travelling import TRAVELLERS
+from builddoctor.toolchain.travelling import CUDA_TRAVELLERS
 
 LOOK_AGAIN_S = 0.2
 
@@ -103,7 +104,7 @@ class Units:
         unit_id = f"{pid}.{self._processes.start_ticks(pid)}"
         if unit_id not in self.open:
             is_nvcc = os.path.basename(argv[0]) == "nvcc"
-            if not is_nvcc and os.path.basename(asked.tool) in TRAVELLERS:
+            if not is_nvcc and (os.path.basename(asked.tool) in CUDA_TRAVELLERS or NODE_PROGRAM in argv):
                 # Triton's ptxas, or a node's: what called it runs one after the other, and ends with the server it is.
                 return ""
             read = nvcc_unit if is_nvcc else driver_unit
