@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.core.events import Status, UnitEnded
+from builddoctor.core.events import Admit, PhaseEnded, Status, UnitEnded
 from builddoctor.estimation.time_left import LEAST_UNITS
 from support.example import Example
 from support.memcg import memory_cgroup
@@ -42,7 +42,8 @@ def test_a_rendered_script_stays_within_less_memory(
 def test_a_first_build_with_the_recipe_makes_no_wrong_guess(
     example: Example, plain_objects: dict[str, bytes], recipe: Path, program: Program
 ) -> None:
-    """Gated, in the same cgroup, with no history: the kernel kills nothing, and nothing is redone."""
+    """Gated, in the same cgroup, with no history: the kernel kills nothing, and no phase takes more than was set aside
+    for it. One may still be redone, where others took longer than in the recipe's build (docs/adr/0025)."""
     example.configure_plainly()
     command = program.supervised("ninja", "-C", str(example.build), options=["--recipe", str(recipe)])
     with memory_cgroup(LIMIT_MIB * MIB) as group:
@@ -50,7 +51,11 @@ def test_a_first_build_with_the_recipe_makes_no_wrong_guess(
         assert done.returncode == 0, done.stderr
         assert group.kernel_kills == 0
     summary = program.summary()
-    assert (summary["kernel_oom_kills"], summary["requeued"], summary["result"]) == (0, 0, "ok")
+    assert (summary["kernel_oom_kills"], summary["result"]) == (0, "ok")
+    assert summary["requeued"] <= 1
+    aside_mib = {each.phase_id: each.estimate.reserve_mib for each in program.records() if isinstance(each, Admit)}
+    took_mib = {each.phase_id: each.peak_mib for each in program.records() if isinstance(each, PhaseEnded)}
+    assert [each for each, mib in took_mib.items() if mib > aside_mib[each]] == []
     assert objects_of(example.build) == plain_objects
     told = [record.at_s for record in program.records() if isinstance(record, Status) and record.left_s is not None]
     ends = [record.at_s for record in program.records() if isinstance(record, UnitEnded)]

@@ -52,14 +52,15 @@ class Meeting:
 
     def await_line(self, name: str, words: str) -> str:
         """The first line with these words that it prints."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            for line in self.log(name).splitlines():
-                if words in line:
-                    return line
-            assert self._running[-1].poll() is None or words in self.log(name), self.log(name)
-            time.sleep(0.02)
-        raise AssertionError(f"{name} does not say {words!r}: {self.log(name)}")
+        found: list[str] = []
+
+        def said() -> list[int] | None:
+            found[:] = [line for line in self.log(name).splitlines() if words in line]
+            assert found or self._running[-1].poll() is None, self.log(name)
+            return [] if found else None
+
+        await_that(said)
+        return found[0]
 
     def close(self) -> None:
         for process in reversed(self._running):

@@ -13,7 +13,7 @@ import typer
 from builddoctor.cli import options
 from builddoctor.cli.output import JsonOption, print_answer, print_notes
 from builddoctor.core.cluster import ClusterNode
-from builddoctor.ui.cluster_page import cluster_page
+from builddoctor.ui.machine_page import node_rows
 
 app = typer.Typer(no_args_is_help=True, help="Other machines that run phases of builds.", rich_markup_mode=None)
 
@@ -89,4 +89,4 @@ def status(address: AddressArgument, folder: options.KeysOption = "", json: Json
         )
         for at, facts in sorted(nodes_of(options.cluster_address(address), there).items())
     ]
-    print_answer(found, lambda: cluster_page(found), json=json)
+    print_answer(found, lambda: node_rows(found), json=json)

@@ -80,10 +80,6 @@ class Cluster:
 
     def __init__(self, address: str, keys: Path, *, programs: frozenset[str]) -> None:
         """Connects. ``programs``: digests of this machine's. Raises ClusterError."""
-        security = security_for(address, keys, "client")
-        for name in ("distributed.client", "distributed.core", "distributed.comm", "distributed.batched"):
-            # What becomes of nodes is told by events; tracebacks of a connection that broke are no help.
-            logging.getLogger(name).setLevel(logging.CRITICAL)
         self._address = address
         self._programs = programs
         self._lock = threading.Lock()
@@ -94,14 +90,7 @@ class Cluster:
         self._asker = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="cluster")
         self.gone = False
         """the cluster does not answer any more"""
-        with dask.config.set(SETTINGS):
-            try:
-                self._client = Client(address, security=security, timeout=JOIN_S, set_as_default=False)
-            except (OSError, TimeoutError, ValueError) as error:
-                raise ClusterError(
-                    f"no cluster at {address}: {_reason(error)}",
-                    hint="start one with `builddoctor cluster serve`, or leave out `--cluster`",
-                ) from error
+        self._client = _connect(address, keys)
 
     def cores(self) -> int:
         """Of all nodes that are of use now. Waits."""
@@ -208,15 +197,23 @@ class Cluster:
 
 def nodes_of(address: str, keys: Path) -> Mapping[str, NodeFacts]:
     """What ``cluster status`` shows: all nodes, by address. Raises ClusterError."""
-    security = security_for(address, keys, "client")
+    with contextlib.closing(_connect(address, keys)) as client:
+        found: Mapping[str, NodeFacts] = client.run(node_facts, on_error="ignore")
+        return found
+
+
+def _connect(address: str, keys: Path) -> Client:
+    """Raises ClusterError where nobody answers, or keys are missing."""
+    for name in ("distributed.client", "distributed.core", "distributed.comm", "distributed.batched"):
+        # What becomes of nodes is told by events; tracebacks of a connection that broke are no help.
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with dask.config.set(SETTINGS):
         try:
-            with Client(address, security=security, timeout=JOIN_S, set_as_default=False) as client:
-                found: Mapping[str, NodeFacts] = client.run(node_facts, on_error="ignore")
-                return found
+            return Client(address, security=security_for(address, keys, "client"), timeout=JOIN_S, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterError(
-                f"no cluster at {address}: {_reason(error)}", hint="start one with `builddoctor cluster serve`"
+                f"no cluster at {address}: {_reason(error)}",
+                hint="start one with `builddoctor cluster serve`, or do without `--cluster`",
             ) from error
 
 

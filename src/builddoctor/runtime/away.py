@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,22 +20,14 @@ from builddoctor.cluster.client import Cluster, NodeGoneError, SeenNode, Ticket
 from builddoctor.cluster.node import killed_for_memory
 from builddoctor.cluster.parcels import pack, program_digest, unpack
 from builddoctor.core.errors import ClusterError
-from builddoctor.core.events import NodeLost, NodeSeen, PhaseEnded
+from builddoctor.core.events import NodeLost, NodeSeen
 from builddoctor.core.phase import Outcome
 from builddoctor.core.request import RunRequest
 from builddoctor.core.toolchain import HostCompiler, Toolkit
-from builddoctor.gates.phase_replay import PhaseCall
 from builddoctor.gates.protocol import Asked
+from builddoctor.runtime.sent_phases import LOST, Load, Returned
 from builddoctor.toolchain.command_lines import parse_sizes
-from builddoctor.toolchain.options import first_value
-from builddoctor.toolchain.travelling import (
-    CUDA_TRAVELLERS,
-    TRAVELLERS,
-    Travelling,
-    as_if_in,
-    travelling,
-    travelling_source,
-)
+from builddoctor.toolchain.travelling import CUDA_TRAVELLERS, TRAVELLERS, as_if_in, travelling, travelling_source
 
 LOOK_EVERY_S = 1.0
 MOST_AWAY = 256
@@ -45,78 +36,12 @@ MOST_PACKED = 4
 """Files in memory are those of so many phases at a time."""
 
 
-class Returned(msgspec.Struct, frozen=True, kw_only=True):
-    """How a phase came back."""
-
-    outcome: Outcome
-    status: int = 0
-    """wait status, where it ended there"""
-    printed: bytes = b""
-    peak_mib: float = 0.0
-    cpu_s: float = 0.0
-    wall_s: float = 0.0
-    sent_mib: float = 0.0
-    back_mib: float = 0.0
-
-    def ended(self, phase_id: int, node: str, *, at_s: float, away_s: float) -> PhaseEnded:
-        """As a fact."""
-        by_itself = self.outcome in (Outcome.OK, Outcome.FAILED)
-        return PhaseEnded(
-            at_s=at_s,
-            phase_id=phase_id,
-            outcome=self.outcome,
-            peak_mib=round(self.peak_mib, 1),
-            wall_s=round(self.wall_s, 3),
-            cpu_s=round(self.cpu_s, 3),
-            exit_code=os.WEXITSTATUS(self.status) if by_itself and os.WIFEXITED(self.status) else None,
-            signal=os.WTERMSIG(self.status) if by_itself and os.WIFSIGNALED(self.status) else None,
-            node=node,
-            sent_mib=round(self.sent_mib, 3),
-            back_mib=round(self.back_mib, 3),
-            transfer_s=round(max(0.0, away_s - self.wall_s), 3),
-        )
-
-
-LOST = Returned(outcome=Outcome.NODE_LOST)
-
-
 def join(request: RunRequest, toolkit: Toolkit, compilers: Sequence[HostCompiler]) -> Cluster:
     """The cluster that the user named, and who is there. Raises ClusterError."""
     inner = (program for compiler in compilers for program in compiler.programs)
     named = (*toolkit.tools, ("cicc", toolkit.cicc), *inner)
     programs = frozenset(program_digest(path) for name, path in named if name in TRAVELLERS)
     return Cluster(request.cluster, Path(request.cluster_keys), programs=programs)
-
-
-class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """A phase that is about to be sent."""
-
-    phase: Travelling
-    cwd: str
-    program: str
-    """path of the program itself"""
-    before: tuple[str, ...] = ()
-    """with these arguments it has to run here first: it preprocesses"""
-    preprocessed: str = ""
-    """the file that it writes then, which nobody else wants"""
-
-
-def load_of(call: PhaseCall, number: int) -> Load | None:
-    """What is sent of a phase; None where it has to stay after all. ``number``: makes the file's name its own."""
-
-    def is_file(path: str) -> bool:
-        return os.path.isfile(os.path.join(call.cwd, path))
-
-    if call.name in CUDA_TRAVELLERS:
-        phase = travelling(call.name, call.argv, is_file)
-        return None if phase is None else Load(phase=phase, cwd=call.cwd, program=call.tool)
-    # Beside the assembler code, among gcc's temporary files.
-    beside = os.path.dirname(first_value(call.argv, "-o"))
-    path = os.path.join(beside, f".builddoctor-{os.getpid()}-{number}.ii")
-    source = travelling_source(call.name, call.argv, is_file, preprocessed=path)
-    if source is None:
-        return None
-    return Load(phase=source.phase, cwd=call.cwd, program=call.tool, before=source.before, preprocessed=path)
 
 
 class Elsewhere:

@@ -53,6 +53,7 @@ from builddoctor.runtime.history_recorder import HistoryRecorder
 from builddoctor.runtime.kill_evidence import KillEvidence
 from builddoctor.runtime.phases import LivePhase, LivePhases, was_killed
 from builddoctor.runtime.sampler import QUIET_EVERY_S, Sampler
+from builddoctor.runtime.sent_phases import LOST, Returned, load_of
 from builddoctor.runtime.sharing import Sharing
 from builddoctor.runtime.ungated_watch import UngatedWatch
 from builddoctor.runtime.units import HeldUnits, Units
@@ -62,8 +63,8 @@ from builddoctor.system.root import Clock, SystemRoot
 from builddoctor.toolchain.command_lines import parse_sizes, phase_facts
 
 if TYPE_CHECKING:
-    # With them comes Dask, which builds without a cluster do not wait for.
-    from builddoctor.runtime.away import Elsewhere, Returned
+    # With it comes Dask, which builds without a cluster do not wait for.
+    from builddoctor.runtime.away import Elsewhere
 
 Observer = Callable[[Event], None]
 
@@ -371,9 +372,6 @@ class Session:
     async def _run_elsewhere(self, connection: Connection, live: LivePhase) -> Returned | None:
         """On another machine, to its end; None when the gate is gone before."""
         assert self._elsewhere is not None, "only what may be sent is"
-        # Only here: see above.
-        from builddoctor.runtime.away import LOST, Returned, load_of
-
         call, began_s = call_of(live.gate_pid, self._root), self._clock()
         load = load_of(call, live.phase.phase_id) if call is not None else None
         try:

@@ -1,4 +1,4 @@
-"""Machines and their CUDA toolkits as pages: named machines, this one as it was found, toolkits, installations.
+"""Machines and their CUDA toolkits as pages: named machines, this one as it was found, nodes, toolkits, installations.
 
 Text may come from a file of unknown origin: nothing in it reaches the terminal as a control sequence.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from builddoctor.core.cluster import ClusterNode
 from builddoctor.core.limits import MemoryLevel
 from builddoctor.core.machine import Machine, NumaNode, Place
 from builddoctor.core.units import format_mib, one_line
@@ -37,6 +38,25 @@ def profile_rows(machines: Sequence[NominalMachine]) -> list[Text]:
         for each in machines
     ]
     return table([*columns, Column("arch"), Column("GPUs")], rows)
+
+
+def node_rows(nodes: Sequence[ClusterNode]) -> list[Text]:
+    """One line a node; a sentence where there is none."""
+    if not nodes:
+        return [Text("no nodes: `builddoctor worker ADDRESS` on another machine makes it one")]
+    columns = [Column("host"), Column("cores", right=True), Column("for builds", right=True), Column("arch")]
+    rows = [
+        (
+            one_line(each.host),
+            str(each.cores),
+            format_mib(each.budget_mib),
+            one_line(each.machine),
+            one_line(each.builddoctor),
+            one_line(each.address),
+        )
+        for each in nodes
+    ]
+    return table([*columns, Column("builddoctor"), Column("address")], rows)
 
 
 def profile_page(machine: NominalMachine) -> list[Text]:
