@@ -81,6 +81,8 @@ def build(
     until: options.Until = "",
     cluster: options.ClusterOption = "",
     keys: options.KeysOption = "",
+    store: options.StoreOption = "",
+    store_size: options.StoreSizeOption = "",
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print the plan and every variable, and stop. No sources are fetched for it."),
@@ -168,6 +170,8 @@ def build(
         until=until,
         cluster=cluster,
         keys=keys,
+        store=store,
+        store_size=store_size,
     )
     if dry_run:
         by = choose_recipe(request, named_recipe, Toolchain(host_arch=os.uname().machine), os.environ)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Mapping
 from datetime import datetime
@@ -91,6 +92,24 @@ KeysOption = Annotated[
     ),
 ]
 
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="FOLDER",
+        help="Keep what compiler phases write, and take from there what earlier builds have kept.",
+    ),
+]
+StoreSizeOption = Annotated[
+    str,
+    typer.Option(
+        "--store-size",
+        metavar="SIZE",
+        show_default=False,
+        help="What the store may hold; what was used longest ago goes first.  [default: 10GiB]",
+    ),
+]
+
 RecipeOption = Annotated[
     str,
     typer.Option(
@@ -137,6 +156,8 @@ def make_request(
     until: str = "",
     cluster: str = "",
     keys: str = "",
+    store: str = "",
+    store_size: str = "",
 ) -> RunRequest:
     """Check every value before anything starts. Raises UsageError or FolderNotWritableError.
 
@@ -171,6 +192,8 @@ def make_request(
         strategy=strategy,
         cluster=cluster_address(cluster) if cluster else "",
         cluster_keys=str(with_cluster(keys).absolute()) if cluster else "",
+        store=_store_folder(store),
+        store_mib=parse_size_mib(store_size) if store_size else None,
         until_s=parse_until_s(until, datetime.now().astimezone()) if until else None,
     )
 
@@ -184,6 +207,13 @@ def with_cluster(folder: str) -> Path:
             f"clusters need Dask ({error})", hint="`pip install 'builddoctor[cluster]'`, on each of the machines"
         ) from error
     return keys_folder(folder)
+
+
+def _store_folder(folder: str) -> str:
+    """Absolute. Raises ExtraMissingError."""
+    if folder and importlib.util.find_spec("zstandard") is None:
+        raise ExtraMissingError("a store needs zstandard", hint="`pip install 'builddoctor[store]'`")
+    return os.path.abspath(os.path.expanduser(folder)) if folder else ""
 
 
 def cluster_address(address: str) -> str:

@@ -48,6 +48,8 @@ def run(
     until: options.Until = "",
     cluster: options.ClusterOption = "",
     keys: options.KeysOption = "",
+    store: options.StoreOption = "",
+    store_size: options.StoreSizeOption = "",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
@@ -85,6 +87,8 @@ def run(
         until=until,
         cluster=cluster,
         keys=keys,
+        store=store,
+        store_size=store_size,
     )
     if strategy == "staged":
         # Only here: with what it imports every build would start later.

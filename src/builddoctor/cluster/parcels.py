@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import zstandard
@@ -81,12 +81,17 @@ def unpack(answer: Answer, phase: Travelling, cwd: str) -> None:
     if not contents.keys() <= paths.keys() or phase.needed not in contents:
         raise ClusterError(f"the answer is not that of {phase.tool}: {', '.join(sorted(contents)) or 'nothing'}")
     files = [*phase.inputs, *phase.outputs]
+    place({paths[name]: _as_here(name, content, answer.folder, files) for name, content in contents.items()})
+
+
+def place(contents: Mapping[Path, bytes]) -> None:
+    """Write files: all of them appear, whole, or none does. Raises OSError."""
     written: list[tuple[Path, Path]] = []
     try:
-        for name, content in contents.items():
-            beside = paths[name].with_name(f".{name[:100]}.{os.getpid()}.new")
-            written.append((beside, paths[name]))
-            beside.write_bytes(_as_here(name, content, answer.folder, files))
+        for path, content in contents.items():
+            beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.new")
+            written.append((beside, path))
+            beside.write_bytes(content)
         for beside, path in written:
             os.replace(beside, path)
     finally:

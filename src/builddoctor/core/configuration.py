@@ -27,6 +27,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """``staged`` builds without gates, stage by stage"""
     cache: Literal["auto", "ccache", "sccache", "none"] | None = None
     """an object cache in front of the compilers"""
+    store: str | None = None
+    """folder in which compilers' results are kept for the next build (*)"""
     wheel_dir: str | None = None
     """where `build` puts wheels (*)"""
     keep_going: bool | None = None
@@ -45,7 +47,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """print each decision on compilers as a line, in place of the board"""
 
 
-NOT_BY_PROJECTS = ("toolkit", "wheel-dir")
+NOT_BY_PROJECTS = ("toolkit", "store", "wheel-dir")
 """What names a program or a place to write to: a checkout from elsewhere may not set it."""
 
 

@@ -162,13 +162,14 @@ class PhaseEnded(Event, frozen=True, kw_only=True, tag="end"):
     beside: tuple[Beside, ...] = ()
     """what else was there while it ran; told of kernel kills, where it matters"""
     node: str = ""
-    """the other machine that it ran on; then ``wall_s`` is its time there"""
+    """the other machine that it ran on; then ``wall_s`` is its time there. ``phase.STORE`` where it did not run: then
+    size and time are those of the run that was kept"""
     sent_mib: Mib = 0.0
     """compressed, to that machine"""
     back_mib: Mib = 0.0
     """compressed, from it"""
     transfer_s: Seconds = 0.0
-    """from the decision to send it to its end, less its time there"""
+    """from the decision to send it to its end, less its time there; or what taking it from the store took"""
 
 
 class NodeSeen(Event, frozen=True, kw_only=True, tag="node"):
@@ -324,7 +325,7 @@ class Admit(Event, frozen=True, kw_only=True, tag="admit"):
     thrift: bool = False
     """its compiler is told to collect garbage earlier, which leaves its output as it is"""
     node: str = ""
-    """the other machine that it is sent to"""
+    """the other machine that it is sent to, or ``phase.STORE``"""
 
 
 class HoldReason(Word):
@@ -710,7 +711,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     units: int
     """translation units that were compiled"""
     phases: int
-    """compiler phases that ran"""
+    """compiler phases that ran, or were taken from the store"""
+    stored: int = 0
+    """phases that were taken from the store (``--store``)"""
+    stored_s: float = 0.0
+    """processor time that these took when they ran"""
     effective_jobs_mean: float
     """phases running at once, mean over the time that any ran"""
     effective_jobs_max: int

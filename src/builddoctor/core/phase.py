@@ -25,6 +25,9 @@ class PhaseKind(Word):
     LINK = "link"
 
 
+STORE = "(store)"
+"""In the place of a machine's name: nothing ran, an earlier build has kept what the phase writes."""
+
 THRIFTY_TOOLS = frozenset(("cc1", "cc1plus"))
 """Tools that can be told to collect garbage earlier: less memory, more time, the same output."""
 
@@ -79,6 +82,8 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """it can be run again; not when it reads or writes a pipe"""
     portable: bool = False
     """another machine can run it, and there may be some"""
+    stored: bool = False
+    """what it writes is in the store: it need not run"""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):

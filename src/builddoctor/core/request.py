@@ -55,6 +55,10 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """``--cluster``: address of other machines that may run phases"""
     cluster_keys: str = ""
     """``--keys``: folder of that cluster's keys"""
+    store: str = ""
+    """``--store``: folder with results of phases of earlier builds"""
+    store_mib: float | None = None
+    """``--store-size``: what that folder may hold"""
     until_s: float | None = None
     """``--until``: from its start the build may take so long; what cannot end by then is not started"""
     stages: str = ""

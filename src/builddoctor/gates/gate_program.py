@@ -50,6 +50,10 @@ THRIFT = ("--param=ggc-min-expand=10", "--param=ggc-min-heapsize=32768")
 """All that a supervisor may add to a tool's own arguments, and only to these two: gcc collects its garbage earlier. The
 output does not depend on it. Never 0 for the first: that collects without end."""
 THRIFTY = frozenset(("cc1", "cc1plus"))
+KEEP = "keep"
+"""In an answer: the supervisor wants to read what the tool wrote before anything else does, and what it said."""
+MOST_SAID = 1 << 18
+"""Of what a tool says, so much is told at most: one that says more says it, and is not kept."""
 
 
 MOST_SUPERVISORS = 3
@@ -264,10 +268,15 @@ def become(real, shown, args, environ):
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def run_child(real, args, started):
-    """Run the tool once. Gives its wait status and resource use; ``started(pid)`` is called when it runs."""
+def run_child(real, args, started, said=None):
+    """Run the tool once. Gives its wait status and resource use; ``started(pid)`` is called when it runs.
+
+    ``said``: a file that gets what it prints."""
     child = os.fork()
     if child == 0:
+        if said is not None:
+            os.dup2(said, 1)
+            os.dup2(said, 2)
         try:
             with open("/proc/self/oom_score_adj", "w") as score:
                 score.write(OOM_SCORE)
@@ -361,16 +370,30 @@ def ask(role, fields):
 
 
 def was_done(answer):
-    """Another machine has run the tool: end as it did there, with what it printed."""
+    """Another machine has run the tool, or had before: end as it did there, with what it printed."""
     if answer is None or answer[0] != "done":
         return
-    printed = os.fsencode(answer[2])
+    say(os.fsencode(answer[2]))
+    leave(int(answer[1]))
+
+
+def say(printed):
     try:
         while printed:
             printed = printed[os.write(2, printed) :]
     except OSError:
         pass
-    leave(int(answer[1]))
+
+
+def pass_on(said, silently):
+    """Say what the tool said into this file; gives it, as a list of one field. Too much for that is always said."""
+    size, at = os.fstat(said).st_size, 0
+    fields = [os.pread(said, size, 0).replace(b"\0", b"")] if size <= MOST_SAID else []
+    while at < size and not (silently and fields):
+        piece = os.pread(said, MOST_SAID, at)
+        say(piece)
+        at += len(piece)
+    return fields
 
 
 def phase(real, shown, args):
@@ -387,16 +410,20 @@ def phase(real, shown, args):
         wait_in_line()
     was_done(answer)
     while True:
-        # Something may have to be run before: it preprocesses what is then sent to another machine.
+        # Something may have to be run before: it preprocesses what is then looked for, or sent to another machine. What
+        # it warns of is said again by a compile here: so it is said only where there is none.
         before = answer is not None and answer[0] == "before"
         args = with_thrift(name, args, answer)
+        keeps = answer is not None and not before and KEEP in answer
+        said = os.memfd_create("said") if keeps or before else None
         status, usage = run_child(
-            real, answer[1:] if before else args, lambda pid: send(connection, ["start", str(pid)])
+            real, answer[1:] if before else args, lambda pid: send(connection, ["start", str(pid)]), said
         )
         told = send(
             connection,
             ["end", str(status), str(usage.ru_maxrss), "%.3f" % (usage.ru_utime + usage.ru_stime)]
-            + ["%.6f" % time.process_time(), str(high_water_kib())],
+            + ["%.6f" % time.process_time(), str(high_water_kib())]
+            + ([] if said is None else pass_on(said, before and status == 0)),
         )
         if before:
             answer = receive(connection) if told else None
@@ -404,7 +431,7 @@ def phase(real, shown, args):
             if answer is None:
                 wait_in_line()
             continue
-        if status == 0 or not told:
+        if (status == 0 and not keeps) or not told:
             leave(status)
         answer = receive(connection)
         was_done(answer)

@@ -67,6 +67,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     gate_cpu_s: float
     gate_peak_kib: int
+    printed: str | None = None
+    """what it said, where that was asked for"""
 
 
 Message = Asked | Registered | Started | Ended
@@ -180,6 +182,7 @@ def parse(fields: list[str]) -> Message | None:
             cpu_s=float(fields[3]),
             gate_cpu_s=float(fields[4]),
             gate_peak_kib=int(fields[5]),
+            printed=fields[6] if fields[6:] else None,
         )
     if fields[1] != PROTOCOL:
         return None

@@ -67,6 +67,7 @@ from builddoctor.ui.screen import Listener, Screen
 
 if TYPE_CHECKING:
     from builddoctor.runtime.away import Elsewhere
+    from builddoctor.runtime.stored_phases import StoredPhases
 
 GRACE_S = 5.0
 """After Ctrl-C a build has this long to end by itself; then it is ended. Where nothing compiles at that moment it is
@@ -252,8 +253,8 @@ class _Build:
             (self.trace.write, self.time_left.saw, self._show(screen), self.recorder.saw),
         )
         log.add(header)
-        elsewhere = self._elsewhere(log)
-        session, sampler, sharing = self._parts(log, elsewhere)
+        elsewhere, stored = self._elsewhere(log), self._stored(log)
+        session, sampler, sharing = self._parts(log, elsewhere, stored)
         if self.joined is not None:
             # What a supervisor that died has left: its gates come here.
             self.joined.socket.unlink(missing_ok=True)
@@ -292,6 +293,8 @@ class _Build:
             if guardian is not None:
                 guardian.close()
             sharing.close()
+            if stored is not None:
+                stored.close()
             self.capture.close()
             session.units.close()
             self.recorder.close(lambda text: log.tell(text, warning=True))
@@ -384,7 +387,17 @@ class _Build:
 
         return Elsewhere(self.prepared.cluster, tell=lambda text: log.tell(text, warning=True))
 
-    def _parts(self, log: EventLog, elsewhere: Elsewhere | None) -> tuple[Session, Sampler, Sharing]:
+    def _stored(self, log: EventLog) -> StoredPhases | None:
+        """Results of earlier builds, where the user named a store."""
+        if self.prepared.store is None:
+            return None
+        from builddoctor.runtime.stored_phases import StoredPhases
+
+        return StoredPhases(self.prepared.store, tell=lambda text: log.tell(text, warning=True))
+
+    def _parts(
+        self, log: EventLog, elsewhere: Elsewhere | None, stored: StoredPhases | None
+    ) -> tuple[Session, Sampler, Sharing]:
         """Those that need the log."""
         phases, processes = LivePhases(), Processes(self.root)
 
@@ -423,6 +436,7 @@ class _Build:
             answer_front=self.fronts.answer,
             recorder=self.recorder,
             elsewhere=elsewhere,
+            stored=stored,
             snapshots=self.snapshots,
             capture=self.capture,
             holds_units=True,
@@ -615,6 +629,8 @@ class _Build:
             paused=counts.paused,
             units=counts.units,
             phases=counts.phases,
+            stored=counts.stored,
+            stored_s=round(counts.stored_s, 1),
             effective_jobs_mean=round(state.jobs.mean(wall_s), 2),
             effective_jobs_max=state.jobs.most,
             gate_overhead_s=round(costs.cpu_s, 3),

@@ -13,13 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import TYPE_CHECKING
 
 from builddoctor.core.evidence import KillCause
 from builddoctor.core.phase import Outcome, Phase, PhaseKind
 from builddoctor.gates.guardian import PidHandle
 from builddoctor.runtime.kill_evidence import Baseline
+from builddoctor.runtime.sent_phases import Load
 from builddoctor.system.process import Processes, RssProbe
 from builddoctor.system.root import SystemRoot
+
+if TYPE_CHECKING:
+    # With it comes zstandard, which builds without a store need not have.
+    from builddoctor.runtime.stored_phases import Sought
 
 STILL_MIB_S = 2.5
 """A phase that moves by no more than this holds still."""
@@ -50,7 +56,15 @@ class LivePhase:
         """where its gate was started"""
         self.admitted_at_s: float | None = None
         self.node = ""
-        """the other machine that it was sent to, when it was admitted last; empty for this one"""
+        """the other machine that it was sent to, when it was admitted last; ``STORE``; or empty for this one"""
+        self.load: Load | None = None
+        """what is sent of it, or looked for in the store, once its source is preprocessed"""
+        self.warned = b""
+        """what its preprocessing said, which a compile of the preprocessed source will not say again"""
+        self.to_remove = ""
+        """its preprocessed source, which nobody else wants"""
+        self.sought: Sought | None = None
+        """what the store says of it"""
         self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """it may start (again)"""
         self.killed_by_us = False

@@ -44,6 +44,7 @@ from builddoctor.gates import knobs
 from builddoctor.gates.environment import plain_environment
 from builddoctor.gates.overlay import FRONTS, HostTools, host_overlay, toolkit_overlay, triton_overlay
 from builddoctor.gates.subprocesses import run_captured
+from builddoctor.phase_store.folder import DEFAULT_MIB, StoreFolder
 from builddoctor.projects.archs import parse_archs
 from builddoctor.projects.build_commands import builds_folder
 from builddoctor.runtime.folders import cache_folder, site_folders, stages_folder, standing_in, traces_folder
@@ -126,6 +127,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     budget_mib: float
     cluster: Cluster | None = None
     """other machines that run phases"""
+    store: StoreFolder | None = None
+    """results of phases of earlier builds"""
 
     @property
     def toolchain(self) -> Toolchain:
@@ -200,6 +203,7 @@ def prepare(
         reading=reading,
         budget_mib=budget,
         cluster=cluster,
+        store=_store(request),
     )
 
 
@@ -216,6 +220,11 @@ def _join(request: RunRequest, toolkit: Toolkit | None, tools: HostTools) -> Clu
     from builddoctor.runtime.away import join
 
     return join(request, toolkit, tools.compilers)
+
+
+def _store(request: RunRequest) -> StoreFolder | None:
+    """The store that the user named. Raises FolderNotWritableError, or UsageError where anybody may write to it."""
+    return StoreFolder(Path(request.store), most_mib=request.store_mib or DEFAULT_MIB) if request.store else None
 
 
 def _temporary_mib(env: Mapping[str, str], root: SystemRoot) -> float | None:

@@ -1,6 +1,7 @@
-"""A phase that another machine is to run, as this build sees it: what is sent of it, and how it came back.
+"""A phase that another machine or the store is to do, as this build sees it: what is sent of it, and how it came back.
 
-Does *not* cover: the way there and back (``runtime.away``), which needs Dask: this module does not.
+Does *not* cover: the way there and back (``runtime.away``, which needs Dask: this module does not), or the store
+(``runtime.stored_phases``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import msgspec
 
 from builddoctor.core.events import PhaseEnded
-from builddoctor.core.phase import Outcome
+from builddoctor.core.phase import STORE, Outcome
 from builddoctor.gates.phase_replay import PhaseCall
 from builddoctor.toolchain.options import first_value
 from builddoctor.toolchain.travelling import CUDA_TRAVELLERS, Travelling, travelling, travelling_source
@@ -31,6 +32,7 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True):
 
     def ended(self, phase_id: int, node: str, *, at_s: float, away_s: float) -> PhaseEnded:
         """As a fact."""
+        there_s = 0.0 if node == STORE else self.wall_s
         by_itself = self.outcome in (Outcome.OK, Outcome.FAILED)
         return PhaseEnded(
             at_s=at_s,
@@ -44,7 +46,7 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True):
             node=node,
             sent_mib=round(self.sent_mib, 3),
             back_mib=round(self.back_mib, 3),
-            transfer_s=round(max(0.0, away_s - self.wall_s), 3),
+            transfer_s=round(max(0.0, away_s - there_s), 3),
         )
 
 

@@ -44,16 +44,16 @@ from builddoctor.core.events import (
     UnitBegan,
     UnitEnded,
 )
-from builddoctor.core.phase import Outcome, Phase, PhaseKind, Unit
+from builddoctor.core.phase import STORE, Outcome, Phase, PhaseKind, Unit
 from builddoctor.gates.fronts import answer_words
-from builddoctor.gates.gate_program import THRIFT
+from builddoctor.gates.gate_program import KEEP, THRIFT
 from builddoctor.gates.protocol import Asked, Connection, Ended, Registered, Started
 from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture, call_of
 from builddoctor.runtime.history_recorder import HistoryRecorder
 from builddoctor.runtime.kill_evidence import KillEvidence
 from builddoctor.runtime.phases import LivePhase, LivePhases, was_killed
 from builddoctor.runtime.sampler import QUIET_EVERY_S, Sampler
-from builddoctor.runtime.sent_phases import LOST, Returned, load_of
+from builddoctor.runtime.sent_phases import LOST, Load, Returned, load_of
 from builddoctor.runtime.sharing import Sharing
 from builddoctor.runtime.ungated_watch import UngatedWatch
 from builddoctor.runtime.units import HeldUnits, Units
@@ -65,6 +65,7 @@ from builddoctor.toolchain.command_lines import parse_sizes, phase_facts
 if TYPE_CHECKING:
     # With it comes Dask, which builds without a cluster do not wait for.
     from builddoctor.runtime.away import Elsewhere
+    from builddoctor.runtime.stored_phases import StoredPhases
 
 Observer = Callable[[Event], None]
 
@@ -134,12 +135,13 @@ class Session:
         answer_front: FrontAnswer,
         recorder: HistoryRecorder,
         elsewhere: Elsewhere | None,
+        stored: StoredPhases | None,
         snapshots: FailureSnapshots,
         capture: InputCapture,
         holds_units: bool,
         out_of_time: Callable[[], None],
     ) -> None:
-        """``elsewhere``: other machines that phases may be sent to; None: there are none.
+        """``elsewhere``: other machines that phases may be sent to; ``stored``: results of earlier builds. None: none.
 
         ``out_of_time``: called when the scheduler says that the build is to be stopped.
         """
@@ -160,6 +162,7 @@ class Session:
         self._answer_front = answer_front
         self._recorder = recorder
         self._elsewhere = elsewhere
+        self._stored = stored
         self._snapshots = snapshots
         self._capture = capture
         self._holds_units = holds_units
@@ -287,13 +290,18 @@ class Session:
                 connection.send("go", *answer_words(*await self._answer_front(message)))
 
     async def _phase(self, connection: Connection, live: LivePhase, digest: str) -> None:
-        began = time.thread_time()
         try:
+            if self._stored is not None and live.trusted and not await self._look_up(connection, live):
+                return
+            began = time.thread_time()
             self.announce(live, digest)
             self.costs.cpu_s += time.thread_time() - began
             await self._see_through(connection, live)
         finally:
             self._let_go(live)
+            if live.to_remove:
+                with contextlib.suppress(OSError):
+                    os.unlink(live.to_remove)
             self.units.leave(live.phase.unit_id)
 
     def _let_go(self, live: LivePhase) -> None:
@@ -359,39 +367,35 @@ class Session:
                     # It is not to run again: the build is being ended.
                     return
                 continue
-            connection.send(word, *(THRIFT if live.thrift else ()))
+            keeps = (KEEP,) if live.sought is not None and live.sought.likeness.may_be_kept else ()
+            connection.send(word, *(THRIFT if live.thrift else ()), *keeps)
             word, ended = "again", await self._run_once(connection, live)
             if ended is None:
                 return
             if live.phase.phase_id not in self.phases:
                 if ended.status != 0:
                     self._add_now(await self._capture.keep(live, ended.status, given_up=live.given_up))
+                elif ended.printed is not None:
+                    said, cpu_s = os.fsencode(ended.printed), ended.cpu_s
+                    returned = Returned(outcome=Outcome.OK, printed=said, peak_mib=live.peak_mib, cpu_s=cpu_s)
+                    await self._keep(live, returned)
+                if ended.status != 0 or keeps:
                     connection.send("return")
                 return
 
     async def _run_elsewhere(self, connection: Connection, live: LivePhase) -> Returned | None:
-        """On another machine, to its end; None when the gate is gone before."""
-        assert self._elsewhere is not None, "only what may be sent is"
-        call, began_s = call_of(live.gate_pid, self._root), self._clock()
-        load = load_of(call, live.phase.phase_id) if call is not None else None
-        try:
-            if load is None:
-                returned = LOST
-            elif load.before and (status := await self._preprocess(connection, live, load.before)) != 0:
-                if status is None:
-                    return None
-                # The compile itself would fail in the same way; it has said why.
-                returned = Returned(outcome=Outcome.FAILED, status=status)
-            else:
-                began_s = self._clock()
-                sent = await self._while_gate_waits(connection, self._elsewhere.run(load, live.node))
-                if sent is None:
-                    return None
-                returned = sent
-        finally:
-            if load is not None and load.preprocessed:
-                with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(load.cwd, load.preprocessed))
+        """On another machine, or out of the store, to its end; None when the gate is gone before."""
+        returned, began_s = await self._prepared(connection, live), self._clock()
+        if returned is None:
+            return None
+        if returned.outcome is Outcome.OK:
+            returned = await self._while_gate_waits(connection, self._away(live))
+        if returned is None:
+            return None
+        if live.node != STORE and returned.outcome in (Outcome.OK, Outcome.FAILED):
+            returned = msgspec.structs.replace(returned, printed=live.warned + returned.printed)
+        if live.node != STORE and returned.outcome is Outcome.OK:
+            await self._keep(live, returned)
         live.outcome = returned.outcome
         if returned.outcome in (Outcome.OK, Outcome.FAILED):
             self.phases.pop(live.phase.phase_id, None)
@@ -399,8 +403,60 @@ class Session:
         self.decide(returned.ended(live.phase.phase_id, live.node, at_s=self._log.at_s(), away_s=away_s))
         return returned
 
-    async def _preprocess(self, connection: Connection, live: LivePhase, words: Sequence[str]) -> int | None:
-        """A compile's own program preprocesses its source here, as a phase of its own; gives its wait status."""
+    def _away(self, live: LivePhase) -> Awaitable[Returned]:
+        if live.node == STORE:
+            assert self._stored is not None, "only with a store is anything stored"
+            assert live.sought is not None, "only what was found there is taken"
+            return self._stored.take(live.sought)
+        assert self._elsewhere is not None, "only where there are nodes is anything sent"
+        assert live.load is not None, "only what may be sent is"
+        return self._elsewhere.run(live.load, live.node)
+
+    async def _prepared(self, connection: Connection, live: LivePhase) -> Returned | None:
+        """All that the phase reads is here, preprocessed where it has to be, and its ``load`` known: ``Outcome.OK``.
+
+        Another outcome where it has none, or its source cannot be preprocessed: then the compile itself would fail in
+        the same way. None when the gate is gone."""
+        if live.load is None:
+            call = call_of(live.gate_pid, self._root)
+            load = load_of(call, live.phase.phase_id) if call is not None else None
+            if load is None:
+                return LOST
+            if load.before:
+                ended = await self._preprocess(connection, live, load)
+                if ended is None or ended.status != 0:
+                    return None if ended is None else Returned(outcome=Outcome.FAILED, status=ended.status)
+                live.warned = os.fsencode(ended.printed or "")
+            live.load = load
+        return Returned(outcome=Outcome.OK)
+
+    async def _look_up(self, connection: Connection, live: LivePhase) -> bool:
+        """In the store; False when there is nothing more to do for this gate."""
+        assert self._stored is not None
+        if not live.phase.redoable:
+            return True
+        prepared = await self._prepared(connection, live)
+        if prepared is None:
+            return False
+        if prepared.outcome is Outcome.FAILED:
+            # It has said why.
+            connection.send("done", str(prepared.status), "")
+            return False
+        if live.load is not None:
+            live.sought = await self._stored.look_up(live.load)
+            found = live.sought is not None and live.sought.result is not None
+            live.phase = msgspec.structs.replace(live.phase, stored=found)
+        return True
+
+    async def _keep(self, live: LivePhase, returned: Returned) -> None:
+        """Put what it wrote into the store, where there is one: its gate waits meanwhile."""
+        if self._stored is not None and live.sought is not None:
+            await self._stored.keep(live.sought, returned)
+
+    async def _preprocess(self, connection: Connection, live: LivePhase, load: Load) -> Ended | None:
+        """A compile's own program preprocesses its source here, as a phase of its own. None: its gate is gone."""
+        # Also what is written by halves goes with the phase.
+        live.to_remove = os.path.join(load.cwd, load.preprocessed)
         of = live.phase
         self._last_phase_id += 1
         phase = Phase(
@@ -415,10 +471,10 @@ class Session:
         self.announce(before)
         try:
             while before.granted.done() or await self._granted(connection, before):
-                connection.send("before", *words)
+                connection.send("before", *load.before)
                 ended = await self._run_once(connection, before)
                 if ended is None or phase.phase_id not in self.phases:
-                    return None if ended is None else ended.status
+                    return ended
             return None
         finally:
             self._let_go(before)

@@ -95,9 +95,11 @@ class Nodes:
         return min(found)[3] if found else None
 
     def send(self, waiting: Waiting, name: str, now_s: float) -> None:
-        """It goes there."""
+        """It goes there, or is taken from the store."""
         phase_id = waiting.phase.phase_id
-        self._nodes[name].phases[phase_id] = waiting.estimate.reserve_mib
+        if (node := self._nodes.get(name)) is not None:
+            # The store holds no memory of any machine.
+            node.phases[phase_id] = waiting.estimate.reserve_mib
         self._away[phase_id] = Away(waiting, name, now_s)
 
     def end(self, phase_id: int) -> Away | None:

@@ -56,7 +56,7 @@ from builddoctor.core.events import (
     Warn,
     WarningKind,
 )
-from builddoctor.core.phase import THRIFTY_TOOLS, Estimate, ExpectedPhase, Outcome, Phase, PhaseKind, Unit
+from builddoctor.core.phase import STORE, THRIFTY_TOOLS, Estimate, ExpectedPhase, Outcome, Phase, PhaseKind, Unit
 from builddoctor.core.settings import SchedulerSettings
 from builddoctor.core.verdict import Verdict
 from builddoctor.estimation.estimator import Estimator
@@ -324,8 +324,13 @@ class Scheduler:
         phase, now_s = event.phase, event.at_s
         self._lingering.pop(phase.unit_id, None)
         estimate = self._estimator.estimate(phase)
-        self._wait(phase, estimate, now_s)
+        waiting = self._wait(phase, estimate, now_s)
         queued = Queue(at_s=now_s, phase_id=phase.phase_id, estimate=_rounded(estimate))
+        if phase.stored:
+            # It needs no memory, and no core worth counting.
+            decisions: list[Decision] = [queued]
+            self._send(waiting, STORE, decisions, now_s)
+            return decisions
         return [queued, *self._admit(now_s, phase.phase_id if self._running else None)]
 
     def _phase_ended(self, event: PhaseEnded) -> list[Decision]:
@@ -475,21 +480,21 @@ class Scheduler:
         self._strayed.pop(phase_id, None)
         self._excused.pop(phase_id, None)
 
-    def _wait(self, phase: Phase, estimate: Estimate, now_s: float, *, solo: bool = False) -> None:
+    def _wait(self, phase: Phase, estimate: Estimate, now_s: float, *, solo: bool = False) -> Waiting:
         course = self._estimator.course(phase)
         self._courses_known = self._courses_known or bool(course)
-        self._waiting.add(
-            Waiting(
-                phase=phase,
-                estimate=estimate,
-                asked_at_s=now_s,
-                queued_at_s=now_s,
-                course=course,
-                short=self._estimator.wall_s(phase) <= OVERLAP_S,
-                solo=solo,
-                doubtful=self._is_doubtful(phase.unit_id, estimate),
-            )
+        waiting = Waiting(
+            phase=phase,
+            estimate=estimate,
+            asked_at_s=now_s,
+            queued_at_s=now_s,
+            course=course,
+            short=self._estimator.wall_s(phase) <= OVERLAP_S,
+            solo=solo,
+            doubtful=self._is_doubtful(phase.unit_id, estimate),
         )
+        self._waiting.add(waiting)
+        return waiting
 
     # -- other machines ----------------------------------------------------------------------------------------
 
@@ -579,6 +584,8 @@ class Scheduler:
             # It was alone there, or the node has less than it said: only a larger one will do.
             held_mib = max(event.peak_mib, budget / RAISE_FACTOR)
             estimate = self._estimator.raise_after_kill(phase, peak_mib=held_mib, reserved_mib=estimate.reserve_mib)
+        elif away.node == STORE:
+            phase = msgspec.structs.replace(phase, stored=False)
         else:
             self._strayed[phase.phase_id] = self._strayed.get(phase.phase_id, 0) + 1
             if self._strayed[phase.phase_id] >= MOST_STRAYED:

@@ -49,7 +49,7 @@ from builddoctor.core.events import (
     UnitEnded,
     Warn,
 )
-from builddoctor.core.phase import Estimate, Outcome, Phase, Unit
+from builddoctor.core.phase import STORE, Estimate, Outcome, Phase, Unit
 from builddoctor.core.verdict import Verdict
 from builddoctor.trace import words
 from builddoctor.trace.picture import GROUPS, Mark, Moment, Picture, Run, Spans, group_of
@@ -258,6 +258,8 @@ class Counts:
         """ended by builddoctor"""
         self.superseded = 0
         """runs that did not end well, and had another after them"""
+        self.stored, self.stored_s = 0, 0.0
+        """taken from the store, and what they took when they ran"""
         self.cpu_s = 0.0
         self.peak_mib = 0.0
         """most that phases held at once, or one of them"""
@@ -586,7 +588,11 @@ class BuildState:
         state.end, state.run = event, None
         row.outcome = event.outcome._value_
         row.peak_mib = max(row.peak_mib, event.peak_mib)
-        row.wall_s += event.wall_s
+        if event.node == STORE:
+            counts.stored += event.outcome is Outcome.OK
+            counts.stored_s += event.wall_s
+        else:
+            row.wall_s += event.wall_s
         row.cpu_s += event.cpu_s
         counts.cpu_s += event.cpu_s
         if not event.node:

@@ -36,7 +36,7 @@ from builddoctor.core.events import (
     WarningKind,
 )
 from builddoctor.core.evidence import KillCause
-from builddoctor.core.phase import Outcome, kind_words
+from builddoctor.core.phase import STORE, Outcome, kind_words
 from builddoctor.core.units import format_mib
 from builddoctor.core.verdict import Verdict
 
@@ -194,6 +194,8 @@ def event_row(seen: Happening) -> EventRow | None:
 def _requeue_words(seen: Happening, event: Requeue) -> str:
     run = seen.run.attempt if seen.run is not None else None
     if run is not None and run.elsewhere is not None:
+        if run.elsewhere.node == STORE:
+            return "what the store has of it could not be used"
         gone = run.outcome == Outcome.NODE_LOST.value
         why = "is gone, or was not reached" if gone else f"could not hold it, at {format_mib(event.peak_mib)}"
         return f"{run.elsewhere.node} {why}; {event.lost_s:.0f} s lost"
@@ -271,9 +273,11 @@ class Decisions:
 
     def _admitted(self, event: Admit) -> str:
         expected = f"{format_mib(event.estimate.peak_mib)} expected ({event.estimate.source})"
+        name, after = self._phase(event.phase_id), _after(event.waited_s)
+        if event.node == STORE:
+            return f"takes {name} from the store"
         how = f" on {event.node}" if event.node else " alone" if event.alone else ""
         reserve = f"{format_mib(event.estimate.reserve_mib)} set aside"
-        name, after = self._phase(event.phase_id), _after(event.waited_s)
         return f"starts {name}{how}{after}: {expected}, {reserve}; {event.running} run"
 
     def _phase(self, phase_id: int) -> str:

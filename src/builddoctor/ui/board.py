@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from builddoctor.core.board import BoardState, RunningRow, WaitingRow
-from builddoctor.core.phase import kind_words
+from builddoctor.core.phase import STORE, kind_words
 from builddoctor.core.units import format_clock, format_gib, format_mib, one_line
 from builddoctor.ui.layout import UNICODE, Signs, keep_end, keep_start, signs_for
 from builddoctor.ui.progress import left_words, progress_line, wait_words
@@ -182,7 +182,7 @@ class _Board:
         of = "of ~" if row.rss_mib <= row.estimate_mib else "over "
         of = f"{format_mib(row.rss_mib):>8} {of}{format_mib(row.estimate_mib)}"
         if row.node:
-            of = keep_start(f"on {one_line(row.node)}", 20)
+            of = keep_start("from the store" if row.node == STORE else f"on {one_line(row.node)}", 20)
         tail = f"  {of:<20}{format_clock(row.running_s):>6}"
         if self.detailed and not self.narrow:
             left = f"~{format_clock(row.left_s)} left" if row.left_s else ""

@@ -134,7 +134,10 @@ def _figures(summary: Summary) -> list[str]:
     each_ms = 1000 * summary.gate_overhead_s / summary.gates if summary.gates else 0.0
     jobs = f"jobs {summary.effective_jobs_mean:.1f} on average, {summary.effective_jobs_max} at most"
     each = f"{each_ms:.0f} ms and at most {summary.gate_peak_mib:.0f} MiB each"
-    return [f"  {peak} · {counts}", f"  {jobs} · gates {summary.gate_overhead_s:.1f} s ({each})"]
+    lines = [f"  {peak} · {counts}", f"  {jobs} · gates {summary.gate_overhead_s:.1f} s ({each})"]
+    if summary.stored:
+        lines.append(f"  {summary.stored} phases from the store: {format_clock(summary.stored_s)} of compiling")
+    return lines
 
 
 def _staged(summary: Summary) -> list[str]:

@@ -13,7 +13,7 @@ import msgspec
 from rich.text import Text
 
 from builddoctor.core.events import BuildResult, Event
-from builddoctor.core.phase import Outcome, kind_words
+from builddoctor.core.phase import STORE, Outcome, kind_words
 from builddoctor.core.units import escaped, format_clock, format_gib, format_mib, one_line, shell_word
 from builddoctor.core.verdict import Diagnosis
 from builddoctor.trace.analysis import Peek
@@ -120,11 +120,15 @@ def _figures(report: TraceReport, width: int) -> list[Text]:
 
 
 def _elsewhere(report: TraceReport, width: int) -> list[Text]:
-    """What other machines ran, and what the way there took."""
-    runs = [run for phase in report.phases for run in phase.attempts if run.elsewhere is not None]
+    """What other machines ran, and what the way there took; and what came from the store."""
+    away = [run for phase in report.phases for run in phase.attempts if run.elsewhere is not None]
+    runs = [run for run in away if run.elsewhere is not None and run.elsewhere.node != STORE]
+    taken = [run for run in away if run not in runs and run.outcome == Outcome.OK.value]
+    spared = format_clock(sum(run.wall_s for run in taken))
+    stored = labelled("store", f"{plural(len(taken), 'phase')}, {spared} of compiling", width) if taken else []
     ways = [run.elsewhere for run in runs if run.elsewhere is not None]
     if not ways:
-        return []
+        return stored
     lost = sum(run.outcome in (Outcome.NODE_LOST.value, Outcome.KILLED_THERE.value) for run in runs)
     sent, back = (format_mib(sum(each)) for each in zip(*((way.sent_mib, way.back_mib) for way in ways), strict=True))
     parts = [
@@ -133,7 +137,7 @@ def _elsewhere(report: TraceReport, width: int) -> list[Text]:
         f"{sent} there, {back} back",
         f"{format_clock(sum(way.transfer_s for way in ways))} on the way and waiting there",
     ]
-    return labelled("nodes", " · ".join([*parts, *([f"{lost} lost"] if lost else [])]), width)
+    return [*labelled("nodes", " · ".join([*parts, *([f"{lost} lost"] if lost else [])]), width), *stored]
 
 
 def _height(width: int) -> int:

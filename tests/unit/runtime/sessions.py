@@ -127,6 +127,7 @@ def build_of(
         answer_front=no_front,
         recorder=recorder,
         elsewhere=None,
+        stored=None,
         snapshots=FailureSnapshots(
             SceneReader(nothing, {}), evidence, traces=str(folder), cwd=str(folder), clock=clock
         ),

@@ -1,0 +1,129 @@
+"""Results of phases in a folder: found by key, written whole or not at all, checked on reading, bounded in size.
+
+Covers: one file for each result, which any number of builds read and write at once, on a file system that they may
+share. Does *not* cover: keys (``phase_store.likeness``), or when a result is looked for (``runtime.stored_phases``).
+
+A file is its digest and then the result: one that was torn, altered or put in another's place is no result, and is
+removed. Who may write into the folder decides what your objects contain; so one that anybody may write to is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+
+from builddoctor.core.cluster import PackedFile
+from builddoctor.core.errors import FolderNotWritableError, UsageError
+
+DEFAULT_MIB = 10 * 1024.0
+"""The size of a store where none is said: TransformerEngine's results for one architecture take some 200 MiB."""
+
+LEFT_SHARE = 0.9
+"""What is left of the bound when it was passed, so that not each build has to make room."""
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_NEW = ".new"
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What a phase wrote, and what it took."""
+
+    key: str
+    outputs: tuple[PackedFile | None, ...]
+    """by their places; None for one that it did not write"""
+    printed: bytes
+    peak_mib: float
+    cpu_s: float
+
+
+class StoreFolder:
+    """One store. Its methods may be called from several threads."""
+
+    def __init__(self, folder: Path, *, most_mib: float) -> None:
+        """Raises FolderNotWritableError where it cannot be made, UsageError where anybody may write to it."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            mode = folder.stat().st_mode
+        except OSError as error:
+            raise FolderNotWritableError(
+                f"no store in {folder}: {error.strerror}", hint="name another folder with `--store`"
+            ) from error
+        if mode & stat.S_IWOTH:
+            raise UsageError(
+                f"anybody may write to the store {folder}, and with it into your objects",
+                hint=f"`chmod o-w {folder}`, or name another folder with `--store`",
+            )
+        self._folder = folder
+        self._most_bytes = most_mib * 2**20
+        self.refused = 0
+        """files that were no results"""
+
+    def find(self, key: str) -> Result | None:
+        """The result of that key; None where there is none. One that is no result is removed."""
+        path = self._path(key)
+        try:
+            body = path.read_bytes()
+        except OSError:
+            return None
+        result = _unpacked(body)
+        if result is None or result.key != key:
+            self.refuse(key)
+            return None
+        with contextlib.suppress(OSError):
+            # What is used is kept longest; a reader of a group need not be allowed to say so.
+            os.utime(path)
+        return result
+
+    def refuse(self, key: str) -> None:
+        """It is no result of that phase."""
+        self.refused += 1
+        with contextlib.suppress(OSError):
+            self._path(key).unlink(missing_ok=True)
+
+    def put(self, result: Result) -> None:
+        """Keep it. Raises OSError where it cannot be written; then nothing appears."""
+        path = self._path(result.key)
+        packed = msgspec.msgpack.encode(result)
+        path.parent.mkdir(exist_ok=True)
+        beside = path.with_name(f"{path.name}.{os.uname().nodename}.{os.getpid()}{_NEW}")
+        try:
+            beside.write_bytes(hashlib.sha256(packed).digest() + packed)
+            os.replace(beside, path)
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+
+    def make_room(self) -> float:
+        """Remove what was used longest ago, where the store is larger than it may be; gives what is left, in MiB."""
+        found: list[tuple[float, int, str]] = []
+        for folder in self._folder.glob("[0-9a-f][0-9a-f]"):
+            with contextlib.suppress(OSError), os.scandir(folder) as files:
+                found += [(file.stat().st_mtime, file.stat().st_size, file.path) for file in files]
+        held = sum(size for _, size, _ in found)
+        if held > self._most_bytes:
+            for _, size, path in sorted(found):
+                if held <= self._most_bytes * LEFT_SHARE:
+                    break
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                    held -= size
+        return held / 2**20
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / key[2:]
+
+
+def _unpacked(body: bytes) -> Result | None:
+    """None for what was torn or altered."""
+    digest, packed = body[:_DIGEST_BYTES], body[_DIGEST_BYTES:]
+    if hashlib.sha256(packed).digest() != digest:
+        return None
+    try:
+        return msgspec.msgpack.decode(packed, type=Result)
+    except msgspec.DecodeError:
+        return None
