@@ -1,4 +1,4 @@
-"""Whatever nodes do, no phase is lost, none runs in two places, and all of them end."""
+"""Whatever nodes and the store do, no phase is lost, none runs in two places, and all of them end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from builddoctor.core.events import (
     Requeue,
     TimePassed,
 )
-from builddoctor.core.phase import Outcome, Phase, PhaseKind
+from builddoctor.core.phase import STORE, Outcome, Phase, PhaseKind
 from builddoctor.estimation.estimator import LearningEstimator
 from support.examples import examples
 from support.schedulers import scheduler_of
@@ -30,7 +30,11 @@ BACK = st.sampled_from([Outcome.OK, Outcome.FAILED, Outcome.NODE_LOST, Outcome.K
 HERE = st.sampled_from([Outcome.OK, Outcome.FAILED, Outcome.KILLED_BY_KERNEL, Outcome.WITHDRAWN])
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("ask"), st.sampled_from([PhaseKind.CICC, PhaseKind.PTXAS, PhaseKind.HOST]), st.booleans()),
+        st.tuples(
+            st.just("ask"),
+            st.sampled_from([PhaseKind.CICC, PhaseKind.PTXAS, PhaseKind.HOST]),
+            st.tuples(st.booleans(), st.booleans()),
+        ),
         st.tuples(st.just("node"), st.sampled_from(NAMES), st.sampled_from([500.0, 2000.0, 9000.0])),
         st.tuples(st.just("lost"), st.sampled_from(NAMES), st.just(0.0)),
         st.tuples(st.just("end"), st.integers(0, 9), st.tuples(HERE, BACK, st.floats(1.0, 9000.0))),
@@ -73,11 +77,14 @@ class World:
             assert not isinstance(decision, GiveUp) or decision.phase_id in self.over
             assert not isinstance(decision, Kill) or not self.places[decision.phase_id]
 
-    def ask(self, kind: PhaseKind, portable: bool) -> None:
+    def ask(self, kind: PhaseKind, *, portable: bool, stored: bool) -> None:
         self.asked += 1
         tool = {PhaseKind.HOST: "cc1plus"}.get(kind, kind.value)
-        phase = Phase(phase_id=self.asked, unit_id="", kind=kind, source="a.cu", tool=tool, portable=portable)
+        phase = Phase(
+            phase_id=self.asked, unit_id="", kind=kind, source="a.cu", tool=tool, portable=portable, stored=stored
+        )
         self.feed(PhaseAsked(at_s=self.now_s, phase=phase))
+        assert not stored or self.places[self.asked] == STORE
 
     def end(self, phase_id: int, outcome: Outcome, peak_mib: float) -> None:
         node = self.places.pop(phase_id)
@@ -94,7 +101,7 @@ def test_every_phase_ends(slots: int, steps: list[tuple]) -> None:
     for what, one, other in steps:
         world.now_s += 0.5
         if what == "ask":
-            world.ask(one, other)
+            world.ask(one, portable=other[0], stored=other[1])
         elif what == "node":
             world.feed(
                 NodeSeen(at_s=world.now_s, node=one, cores=2, budget_mib=other, tools=("cicc", "ptxas", "cc1plus"))
@@ -106,6 +113,8 @@ def test_every_phase_ends(slots: int, steps: list[tuple]) -> None:
         elif world.places:
             here, back, peak_mib = other
             phase_id = sorted(world.places)[one % len(world.places)]
+            if world.places[phase_id] == STORE and back is Outcome.KILLED_THERE:
+                continue
             world.end(phase_id, back if world.places[phase_id] else here, peak_mib)
     world.feed(MemorySampled(at_s=world.now_s, headroom_mib=900.0, budget_mib=BUDGET_MIB, reserve_mib=100.0))
     for _ in range(4 * world.asked):

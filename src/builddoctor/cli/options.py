@@ -13,7 +13,7 @@ import typer
 
 from builddoctor.core.errors import ExtraMissingError, FolderNotWritableError, UsageError
 from builddoctor.core.request import RunRequest
-from builddoctor.core.units import parse_size_mib, parse_until_s
+from builddoctor.core.units import parse_size_mib, parse_until_s, read_size_mib
 from builddoctor.gates.environment import Mode, chosen_cache
 from builddoctor.projects.archs import Arch, arch_environment, parse_archs, visible_archs, wants_native
 from builddoctor.recipes.shelf import Shelved, find_recipe
@@ -193,7 +193,7 @@ def make_request(
         cluster=cluster_address(cluster) if cluster else "",
         cluster_keys=str(with_cluster(keys).absolute()) if cluster else "",
         store=_store_folder(store),
-        store_mib=parse_size_mib(store_size) if store_size else None,
+        store_mib=_store_mib(store_size) if store_size else None,
         until_s=parse_until_s(until, datetime.now().astimezone()) if until else None,
     )
 
@@ -214,6 +214,14 @@ def _store_folder(folder: str) -> str:
     if folder and importlib.util.find_spec("zstandard") is None:
         raise ExtraMissingError("a store needs zstandard", hint="`pip install 'builddoctor[store]'`")
     return os.path.abspath(os.path.expanduser(folder)) if folder else ""
+
+
+def _store_mib(text: str) -> float:
+    """Raises UsageError for what is no size."""
+    size_mib = read_size_mib(text)
+    if not size_mib:
+        raise UsageError(f"--store-size {text}: not a size", hint="write it as `--store-size 10GiB`")
+    return size_mib
 
 
 def cluster_address(address: str) -> str:

@@ -61,16 +61,21 @@ def parse_until_s(text: str, now: datetime) -> float:
     return float(total_s)
 
 
+def read_size_mib(text: str) -> float | None:
+    """``24GiB``, ``24G``, ``512M``, ``1.5TB`` or plain bytes, as MiB; None for anything else."""
+    match = _SIZE.match(text)
+    scale = _BYTES_OF.get(match["unit"].upper()) if match else None
+    return None if match is None or scale is None else float(match["number"]) * scale / MIB
+
+
 def parse_size_mib(text: str) -> float:
     """``24GiB``, ``24G``, ``512M``, ``1.5TB`` or plain bytes, as MiB.
 
     Raises UsageError for anything else, for zero, and for a size below 64 MiB, in which no compiler runs.
     """
-    match = _SIZE.match(text)
-    scale = _BYTES_OF.get(match["unit"].upper()) if match else None
-    if match is None or scale is None:
+    size_mib = read_size_mib(text)
+    if size_mib is None:
         raise UsageError(f"not a memory size: {text!r}", hint="write it as `--memory 24GiB`, `512M` or `1.5T`")
-    size_mib = float(match["number"]) * scale / MIB
     if size_mib < 64:
         raise UsageError(
             f"a memory limit of {text.strip()} leaves no room for any compiler",

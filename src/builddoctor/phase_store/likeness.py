@@ -116,6 +116,9 @@ class Likeness:
         files = [*phase.inputs, *phase.outputs]
         folders = {os.path.dirname(file.path) for file in files if file.name.startswith("tmpxft_")}
         self._names = Names(sorted(folders))
+        for file in files:
+            # What it writes may name itself.
+            self._names.hide(os.fsencode(file.name), markers=False)
         by_gcc = phase.tool in INNER_COMPILERS
         asks = _ASKS_BY_MACRO if by_gcc else _ASKS_FOR_ITS_NAME
         self._markers = not any(word.startswith(_LINE_NUMBERS) for word in phase.words) and not any(

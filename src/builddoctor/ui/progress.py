@@ -10,6 +10,7 @@ from builddoctor.core.events import BuildResult, Summary
 from builddoctor.core.phase import kind_words
 from builddoctor.core.units import format_clock, format_gib, format_mib, one_line
 from builddoctor.core.verdict import Verdict
+from builddoctor.ui.layout import plural
 
 _WAITS = {
     WaitReason.CORES: ("for a core", ""),
@@ -136,7 +137,8 @@ def _figures(summary: Summary) -> list[str]:
     each = f"{each_ms:.0f} ms and at most {summary.gate_peak_mib:.0f} MiB each"
     lines = [f"  {peak} · {counts}", f"  {jobs} · gates {summary.gate_overhead_s:.1f} s ({each})"]
     if summary.stored:
-        lines.append(f"  {summary.stored} phases from the store: {format_clock(summary.stored_s)} of compiling")
+        spared = format_clock(summary.stored_s)
+        lines.append(f"  {plural(summary.stored, 'phase')} from the store: {spared} of compiling")
     return lines
 
 

@@ -19,7 +19,7 @@ from builddoctor.core.events import (
     PhaseEnded,
     Requeue,
 )
-from builddoctor.core.phase import Outcome
+from builddoctor.core.phase import STORE, Outcome
 from builddoctor.core.verdict import Verdict
 from builddoctor.scheduler.scheduler import MOST_STRAYED, Scheduler
 from support.schedulers import handle, scheduler_of
@@ -208,3 +208,24 @@ def test_a_compile_error_there_is_over() -> None:
     feed(scheduler, asks(1))
     assert feed(scheduler, back(1, Outcome.FAILED), 5.0) == []
     assert (scheduler.running, scheduler.waiting) == (0, 0)
+
+
+def test_what_the_store_has_waits_for_nothing() -> None:
+    """Neither for memory nor for a core, nor for what waits already; and it counts as nothing that runs here."""
+    scheduler = scheduler_with({1: 900.0, 2: 900.0, 3: 5000.0}, slots=1)
+    feed(scheduler, PhaseAsked(phase=phase(1)))
+    feed(scheduler, PhaseAsked(phase=phase(2)))
+    assert sent(feed(scheduler, PhaseAsked(phase=phase(3, stored=True)))) == [(3, STORE)]
+    assert (scheduler.running, scheduler.waiting) == (1, 1)
+    assert sent(feed(scheduler, back(3, Outcome.OK, where=STORE), 1.0)) == []
+    assert scheduler.committed_mib == 900.0
+
+
+def test_what_the_store_could_not_give_runs_like_any_other() -> None:
+    scheduler = scheduler_with({1: 900.0, 2: 500.0}, slots=2)
+    feed(scheduler, PhaseAsked(phase=phase(1)))
+    feed(scheduler, PhaseAsked(phase=phase(2, stored=True)))
+    decisions = feed(scheduler, back(2, Outcome.NODE_LOST, where=STORE), 1.0)
+    assert any(isinstance(each, Requeue) for each in decisions)
+    assert scheduler.waiting == 1
+    assert sent(feed(scheduler, ended(1), 2.0)) == [(2, "")]

@@ -83,6 +83,7 @@ def test_the_report_is_the_same(name: str) -> None:
     if now["summary"] is not None:
         # Newer than these traces.
         assert now["summary"].pop("left_s") is None
+        assert (now["summary"].pop("stored"), now["summary"].pop("stored_s")) == (0, 0.0)
     for row in (row for unit in now["units"] for row in unit["phases"]):
         assert all(run.pop("elsewhere") is None for run in row["attempts"])
     for each in (now, then):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from builddoctor.core.board import EventRow, TimeLeft, WaitingRow, WaitReason
+from builddoctor.core.phase import STORE
 from builddoctor.ui.board import KEYS, Painter, board
 from builddoctor.ui.layout import ASCII
 from unit.builders import board_state, running_row
@@ -273,6 +274,7 @@ TEXTS = st.lists(st.text("mnop q", max_size=COLUMNS * 2 + 3).map(str.encode), mi
 def test_a_phase_on_another_machine_says_which() -> None:
     """Its memory is that one's: none is shown."""
     (line,) = [line for line in shown(running=(running_row(source="gelu.cu", node="gpu2"),)) if "on gpu2" in line]
+    assert any("from the store" in line for line in shown(running=(running_row(source="gelu.cu", node=STORE),)))
     assert "gelu.cu" in line
     assert "MiB" not in line
     assert "of ~" not in line

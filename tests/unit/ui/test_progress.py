@@ -128,3 +128,8 @@ def test_without_a_terminal_the_same_is_said_in_lines() -> None:
     assert progress_line(state).endswith("budget, 6 to 8 min left")
     assert wait_line(762, held) == "[12:42] waits for 3.6 GiB: src/gelu.cu cicc, 2.1 GiB free"
     assert progress_lines(state) == [progress_line(state), wait_line(762, held)]
+
+
+def test_the_last_words_say_what_the_store_has_spared() -> None:
+    assert "  12 phases from the store: 6:20 of compiling" in closing(summary(stored=12, stored_s=380.4), title="demo")
+    assert "store" not in "\n".join(closing(summary(), title="demo"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builddoctor.core.events import BuildEnded, BuildResult, Note, NoteLevel
+from builddoctor.core.phase import STORE
 from builddoctor.diagnose.from_trace import judge
 from builddoctor.trace.analysis import Peek
 from builddoctor.trace.compare import compare
@@ -271,3 +272,20 @@ def test_what_ran_on_other_machines_is_told() -> None:
         assert words in text
     told = [each.text for each in report.events]
     assert any("is run again" in text for text in told)
+
+
+def test_what_came_from_the_store_is_told() -> None:
+    """Apart from what other machines ran: how many phases, and the time that they would have taken."""
+    report = read(
+        unit(),
+        *(asked(1), tr.admitted(1.0, 1, 9000, node=STORE)),
+        tr.phase_ended(1.1, 1, peak_mib=8000, wall_s=58, cpu_s=0, node=STORE, back_mib=3, transfer_s=0.1),
+        *(asked(2), tr.admitted(2.0, 2, 9000, node=STORE)),
+        tr.phase_ended(2.1, 2, "node-lost", peak_mib=0, wall_s=0, cpu_s=0, node=STORE),
+        tr.requeued(at_s=2.1, phase_id=2, reserve_mib=900, solo=False, lost_s=0.1),
+        *(admitted(2, 3.0), ended(2, 70.0, "ok", 300)),
+        BuildEnded(at_s=71.0, summary=summary(wall_s=71.0)),
+    )
+    text = " ".join(" ".join(page(report, 120)).split())
+    assert "1 phase, 0:58 of compiling" in text
+    assert "on the way" not in text

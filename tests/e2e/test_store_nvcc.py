@@ -1,0 +1,151 @@
+"""A store of phases with real nvcc and gcc: what one build has kept, the next one takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builddoctor.core.events import PhaseAsked, PhaseEnded
+from builddoctor.core.phase import STORE, Outcome, PhaseKind
+from builddoctor.toolchain.travelling import TRAVELLERS
+from support.objects import objects_of
+from support.program import Program
+
+pytestmark = [pytest.mark.needs_nvcc]
+
+HEADER = "#pragma once\nstatic __device__ float f(int i) { int unused_here; return i * 2.0f; }\n"
+UNIT = """#include <h.h>
+#include <cstdio>
+namespace { __device__ int calls; }
+__global__ void k(float *x, int n) { calls++; x[threadIdx.x] += f(n); printf("%d\\n", n); }
+int main() { k<<<1, 2>>>(nullptr, 4); return 0; }
+"""
+HOST = """#include <vector>
+#warning look at this
+int sum(std::vector<int> const &v) { int s = 0; for (int each : v) s += each; return s; }
+"""
+BUILD = """
+mkdir -p "$1"
+nvcc -arch=sm_90 -lineinfo -I"$2" -c line.cu -o "$1/line.o"
+nvcc -arch=sm_90 -I"$2" -c k.cu -o "$1/k.o"
+g++ -O2 -c host.cpp -o "$1/host.o"
+"""
+
+
+class Sources:
+    """Two CUDA units and one of C++, and the same header in two folders."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program = Program(folder)
+        for name in ("python3.11", "python3.12"):
+            (folder / name).mkdir()
+            (folder / name / "h.h").write_text(HEADER)
+        for name, text in (("k.cu", UNIT), ("line.cu", UNIT), ("host.cpp", HOST), ("build.sh", f"set -e{BUILD}")):
+            (folder / name).write_text(text)
+
+    def build(self, into: str, headers: str = "python3.11", *, store: bool = True) -> str:
+        """Gives what was printed."""
+        options = ["--store", str(self.folder / "store"), "--no-doctor"] if store else ["--no-doctor"]
+        command = self.program.supervised("bash", "build.sh", into, str(self.folder / headers), options=options)
+        process = self.program.start(command, cwd=self.folder)
+        printed, _ = process.communicate()
+        assert process.returncode == 0, printed
+        self.program.check_traces()
+        return printed
+
+    def objects(self, into: str) -> dict[str, bytes]:
+        return objects_of(self.folder / into)
+
+    def phases(self) -> dict[str, set[tuple[str, str]]]:
+        """Of the last build, by where they came from: (source, tool) of those that a store can have."""
+        asked = {each.phase.phase_id: each.phase for each in self.program.records() if isinstance(each, PhaseAsked)}
+        found: dict[str, set[tuple[str, str]]] = {"": set(), STORE: set()}
+        for each in self.program.records():
+            if isinstance(each, PhaseEnded) and each.outcome is Outcome.OK:
+                phase = asked[each.phase_id]
+                if phase.tool in TRAVELLERS and phase.kind is not PhaseKind.PREPROCESS:
+                    found[each.node].add((Path(phase.source).name, phase.tool))
+        return found
+
+
+CUDA_PHASES = {(name, tool) for name in ("k.cu", "line.cu") for tool in ("cudafe++", "cicc", "ptxas", "cc1plus")}
+ALL = {*CUDA_PHASES, ("host.cpp", "cc1plus")}
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Sources:
+    return Sources(tmp_path)
+
+
+def test_a_second_build_takes_all_from_the_store_and_says_the_same(sources: Sources) -> None:
+    """Other output folders, the same bytes, the same warnings, each as often."""
+    plain = sources.build("plain", store=False)
+    first = sources.build("first")
+    assert sources.phases()[""] >= ALL - {("line.cu", "cudafe++"), ("k.cu", "cudafe++")}
+    second = sources.build("second")
+    assert sources.phases() == {"": set(), STORE: ALL}
+    assert sources.program.summary()["stored"] == len(ALL)
+    assert f"{len(ALL)} phases from the store" in second
+    for printed in (first, second):
+        for warning in ("unused_here", "look at this"):
+            assert printed.count(warning) == plain.count(warning) > 0
+    assert sources.objects("plain") == sources.objects("first") == sources.objects("second")
+
+
+def test_a_second_python_hits_where_paths_are_not_part_of_the_result(sources: Sources) -> None:
+    """Its headers lie elsewhere. Line numbers for the device name the folder, so that unit is compiled."""
+    sources.build("first")
+    printed = sources.build("second", "python3.12")
+    found = sources.phases()
+    assert found[STORE] >= {("k.cu", "cudafe++"), ("k.cu", "cicc"), ("k.cu", "ptxas"), ("k.cu", "cc1plus")}
+    assert ("line.cu", "cicc") in found[""]
+    assert "python3.12/h.h" in printed
+    assert "python3.11" not in printed
+    sources.build("plain", "python3.12", store=False)
+    assert sources.objects("plain") == sources.objects("second")
+
+
+def test_what_was_altered_is_not_used(sources: Sources) -> None:
+    """Each file of the store, in one way or another: removed, said, and the build is that of before."""
+    sources.build("first")
+    files = [path for path in (sources.folder / "store").rglob("*") if path.is_file()]
+    for number, path in enumerate(files):
+        body = path.read_bytes()
+        path.write_bytes(body[: len(body) // 2] if number % 2 else body[:-1] + bytes([body[-1] ^ 1]))
+    printed = sources.build("second")
+    assert f"{len(files)} of the store's files were torn or altered" in printed
+    assert sources.phases()[STORE] <= {("line.cu", "cudafe++"), ("k.cu", "cudafe++")}
+    assert sources.objects("first") == sources.objects("second")
+    sources.build("third")
+    assert sources.phases() == {"": set(), STORE: ALL}
+
+
+def test_a_store_that_cannot_be_written_costs_nothing_but_a_line(sources: Sources) -> None:
+    """Its folder for these keys is a file: as on a full disk, nothing is kept, and the build goes on."""
+    (sources.folder / "store").mkdir(mode=0o755)
+    for number in range(256):
+        (sources.folder / "store" / f"{number:02x}").write_bytes(b"")
+    printed = sources.build("first")
+    assert "could not be kept" in printed
+    assert (sources.folder / "first" / "k.o").is_file()
+
+
+def test_an_error_is_said_once_and_ends_the_build(sources: Sources) -> None:
+    """Of a source that cannot be preprocessed, and of one that cannot be compiled; neither is kept."""
+    for text, error in (
+        ("#include <nowhere.h>\n", "nowhere.h: No such file"),
+        ("int f() { return }\n", "primary-expression"),
+    ):
+        (sources.folder / "host.cpp").write_text(text)
+        command = sources.program.supervised(
+            "g++", "-c", "host.cpp", "-o", "host.o", options=["--store", str(sources.folder / "store"), "--no-doctor"]
+        )
+        for _ in range(2):
+            process = sources.program.start(command, cwd=sources.folder)
+            printed, _ = process.communicate()
+            assert process.returncode == 1
+            assert sum(error in line and "error:" in line for line in printed.split("✗")[0].splitlines()) == 1
+            assert not (sources.folder / "host.o").exists()
+    assert not [path for path in sources.folder.iterdir() if path.suffix == ".ii"]
