@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
-from builddoctor.core.events import NodeSeen
-from builddoctor.core.phase import PhaseKind
+from builddoctor.core.plan import PlanNode
 from builddoctor.core.settings import SchedulerSettings
 from builddoctor.estimation.estimator import LearningEstimator
 from builddoctor.scheduler.budget import slots, window
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.simulate.engine import simulate
 from builddoctor.simulate.result import Host, Result, Rules
-from builddoctor.simulate.workload import UnitWork, Workload
+from builddoctor.simulate.with_nodes import WAY_S, WAY_S_PER_MIB, all_seen, as_sent, with_ways
+from builddoctor.simulate.workload import Workload
 from support.measured_builds import from_digest
 from support.workloads import cold, disturbed, warm, without_links
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "te-2.8-sm100-curves.csv"
-PORTABLE = frozenset((PhaseKind.CUDAFE, PhaseKind.CICC, PhaseKind.PTXAS, PhaseKind.HOST))
-WAY_S = 0.15
-"""The most that a phase of the example took beside its compile, to a node on the loopback and back."""
-
-WAY_S_PER_MIB = 0.006
-"""Packed at 200 MiB/s, a tenth of it sent at 1 Gbit/s."""
-
 SIZES = ((1, 6.0, (0, 1, 3, 7, 15, 31)), (4, 8.0, (0, 1, 3, 7)))
 """(cores, GiB) of each machine, and how many there are beside the one that builds."""
 
@@ -37,34 +28,10 @@ def built(workload: Workload, past: Workload | None, cores: int, gib: float, nod
     host = Host(cores=cores, limit_mib=1024 * gib)
     jobs = window(cores * (1 + nodes), host.budget_mib)
     settings = SchedulerSettings(slots=slots(cores), budget_mib=host.budget_mib, most_open=jobs)
-    rules = Rules(
-        sample_s=0.25,
-        quiet_s=1.0,
-        held=True,
-        jobs=jobs,
-        portable=PORTABLE,
-        way_s=WAY_S,
-        way_s_per_mib=WAY_S_PER_MIB,
-    )
-    tools = tuple(kind.value for kind in PORTABLE)
-    first = [
-        NodeSeen(node=f"node{number}", cores=cores, budget_mib=host.budget_mib, tools=tools) for number in range(nodes)
-    ]
+    rules = with_ways(Rules(sample_s=0.25, quiet_s=1.0, held=True, jobs=jobs))
+    first = all_seen([PlanNode(cores=cores, budget_mib=host.budget_mib)] * nodes)
     known = warm(past) if past is not None else cold(workload)
     return simulate(workload, Scheduler(settings, LearningEstimator()), host, rules, first=first, known=known)
-
-
-def as_sent(workload: Workload) -> Workload:
-    """Each compile of host code preprocessed before, as one that is sent is: for as long as the unit's own."""
-    return msgspec.structs.replace(workload, units=tuple(_preprocessed(unit) for unit in workload.units))
-
-
-def _preprocessed(unit: UnitWork) -> UnitWork:
-    before = next((phase for phase in unit.phases if phase.kind is PhaseKind.PREPROCESS), None)
-    if before is None:
-        return unit
-    phases = [each for phase in unit.phases for each in ([before, phase] if phase.kind is PhaseKind.HOST else [phase])]
-    return msgspec.structs.replace(unit, phases=tuple(phases))
 
 
 def cluster() -> list[str]:

@@ -149,3 +149,19 @@ def test_an_error_is_said_once_and_ends_the_build(sources: Sources) -> None:
             assert sum(error in line and "error:" in line for line in printed.split("✗")[0].splitlines()) == 1
             assert not (sources.folder / "host.o").exists()
     assert not [path for path in sources.folder.iterdir() if path.suffix == ".ii"]
+
+
+def test_one_of_the_architectures_that_were_built(sources: Sources) -> None:
+    """All of it but what the host code embeds; and the same bytes as without a store."""
+
+    def build(into: str, archs: str, *, store: bool = True) -> None:
+        (sources.folder / "build.sh").write_text(f'set -e\nmkdir -p "$1"\nnvcc {archs} -I"$2" -c k.cu -o "$1/k.o"\n')
+        sources.build(into, store=store)
+
+    one, other = (f"-gencode arch=compute_{arch},code=sm_{arch}" for arch in (90, 100))
+    build("both", f"{one} {other}")
+    build("one", one)
+    found = sources.phases()
+    assert found == {"": {("k.cu", "cc1plus")}, STORE: {("k.cu", tool) for tool in ("cudafe++", "cicc", "ptxas")}}
+    build("plain", one, store=False)
+    assert sources.objects("one") == sources.objects("plain")

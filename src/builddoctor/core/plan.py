@@ -62,6 +62,24 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True):
     static_s: float | None
 
 
+class PlanNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Another machine that may run phases."""
+
+    cores: int
+    budget_mib: float
+    """what phases may hold there"""
+
+
+class WithNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """The same build with other machines (``--cluster``)."""
+
+    nodes: tuple[PlanNode, ...]
+    makespan_s: float | None
+    """None: something fits on none of them"""
+    only_there: tuple[str, ...] = ()
+    """units that fit on one of them, and not here"""
+
+
 class Range(msgspec.Struct, frozen=True, kw_only=True):
     """Between these a figure is expected to lie."""
 
@@ -115,6 +133,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     alternatives: tuple[Alternative, ...] = ()
     too_big: tuple[str, ...] = ()
     """units that do not fit alone, with what they need"""
+    cluster: WithNodes | None = None
+    """with the other machines that were asked for"""
     hazards: tuple[Hazard, ...] = ()
     notes: tuple[str, ...] = ()
     """what a person should know: memory of GPUs that is not counted, page sizes, NUMA"""

@@ -4,7 +4,8 @@ Covers: a phase's key, of its program, its command and the content of what it re
 build to build, taken out of texts and put back. Does *not* cover: which phases are self-contained
 (``toolchain.travelling``), or where results are kept (``phase_store.folder``).
 
-Three kinds of names differ. *nvcc's temporary files* (``tmpxft_PID_0-COUNTER_``), and the folder they are in. *Files of
+Three kinds of names differ. *nvcc's temporary files* (``tmpxft_PID_0-COUNTER_NAME``, where a build for several
+architectures has one of them in NAME), and the folder they are in. *Files of
 the phase itself*, which its command line names. *Paths in line markers* (``# 12 "/path/x.h"``): pip builds in a folder
 with a new name each time, a second Python has its headers elsewhere. cudafe++ and cicc write the same bytes but for
 these markers, except where a source asks for the name of its file (``__builtin_FILE``, and ``std::source_location`` by
@@ -27,9 +28,9 @@ from builddoctor.toolchain.travelling import TEXTS, Travelling
 FORMAT = "builddoctor phase 1"
 """In each key: other rules make other keys."""
 
-_TEMPORARY = re.compile(rb"(tmpxft_[0-9a-f]{8}_[0-9a-f]{8})([-_])(\d+)(?=_)")
+_TEMPORARY = re.compile(rb"(tmpxft_[0-9a-f]{8}_[0-9a-f]{8})([-_])(\d+)_([\w.+-]*)")
 _MARKER = re.compile(rb'^(# \d+ ")(/[^"\n]*)(?=")', re.MULTILINE)
-_HIDDEN = re.compile(rb"\0([tcfp])(\d+)\0")
+_HIDDEN = re.compile(rb"\0([tcnfp])(\d+)\0")
 _ASKS_FOR_ITS_NAME = (b"__builtin_FILE", b"__builtin_source_location")
 _ASKS_BY_MACRO = (*_ASKS_FOR_ITS_NAME, b"__FILE__", b"__BASE_FILE__")
 _ASKS_FOR_THE_TIME = (b"__DATE__", b"__TIME__", b"__TIMESTAMP__")
@@ -43,7 +44,7 @@ class Names:
 
     def __init__(self, folders: Sequence[str]) -> None:
         """``folders``: those that temporary files of the phase are in."""
-        self._tables: dict[bytes, dict[bytes, int]] = {kind: {} for kind in (b"t", b"c", b"f", b"p")}
+        self._tables: dict[bytes, dict[bytes, int]] = {kind: {} for kind in (b"t", b"c", b"n", b"f", b"p")}
         for folder in folders:
             self._number(b"f", os.fsencode(folder) + b"/", learn=True)
 
@@ -76,12 +77,7 @@ class Names:
         if b"tmpxft_" in text:
             for folder in self._tables[b"f"]:
                 text = text.replace(folder + b"tmpxft_", self._token(b"f", folder) + b"tmpxft_")
-            text = _TEMPORARY.sub(
-                lambda match: (
-                    self._number(b"t", match[1], learn=learn) + match[2] + self._number(b"c", match[3], learn=learn)
-                ),
-                text,
-            )
+            text = _TEMPORARY.sub(lambda match: self._without_names(match, learn=learn), text)
         if not markers:
             return text
         paths = self._tables[b"p"]
@@ -91,6 +87,13 @@ class Names:
             ),
             text,
         )
+
+    def _without_names(self, match: re.Match[bytes], *, learn: bool) -> bytes:
+        """A temporary file's: the run of nvcc, its counter, and what follows, which may name an architecture."""
+        run, counter = self._number(b"t", match[1], learn=learn), self._number(b"c", match[3], learn=learn)
+        # What has no suffix is no file.
+        name = self._number(b"n", match[4], learn=learn) if b"." in match[4] else match[4]
+        return run + match[2] + counter + b"_" + name
 
     def hide_paths(self, printed: bytes) -> bytes:
         """What a compiler said, in which a path may stand anywhere."""
@@ -125,7 +128,8 @@ class Likeness:
             word in content for content in inputs for word in asks
         )
         own = {f"{FOLDER}/{file.name}": f"{FOLDER}{place}" for place, file in enumerate(files)}
-        words = "\0".join(own.get(word, word) for word in phase.words)
+        # What is no file of the phase, and in its folder all the same, is written and never read.
+        words = "\0".join(own.get(word, FOLDER if word.startswith(f"{FOLDER}/") else word) for word in phase.words)
         digest = hashlib.sha256("\0".join((FORMAT, phase.tool, program, "")).encode())
         digest.update(self._names.hide(os.fsencode(words), markers=False))
         for content in inputs:

@@ -10,10 +10,11 @@ percent where memory is tight. Other users of the machine; configure steps.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import msgspec
 
-from builddoctor.core.plan import Range
+from builddoctor.core.plan import PlanNode, Range
 from builddoctor.core.recipe import Recipe
 from builddoctor.estimation.past import median
 from builddoctor.gates.knobs import settle
@@ -23,6 +24,7 @@ from builddoctor.simulate.of_recipe import AROUND_S, capped, workload
 from builddoctor.simulate.result import Host, Result, Rules
 from builddoctor.simulate.shipped import ExactEstimator, as_shipped
 from builddoctor.simulate.what_if import BETWEEN_PHASES_S, steady
+from builddoctor.simulate.with_nodes import all_seen, as_sent, with_ways
 from builddoctor.simulate.workload import Workload, lower_bound_s
 
 VARIANTS = ((150, 5), (3_000, 3))
@@ -61,19 +63,21 @@ class Gated(msgspec.Struct, frozen=True, kw_only=True):
     completed: bool
 
 
-def gated(work: Workload, host: PlanHost, *, margin: float) -> Gated:
-    """``margin``: how far above a phase's peak its reservation lies. Phases must fit alone in what is free."""
+def gated(work: Workload, host: PlanHost, *, margin: float, nodes: Sequence[PlanNode] = ()) -> Gated:
+    """``margin``: how far above a phase's peak its reservation lies. Phases must fit alone in what is free, or on a
+    node."""
     if not work.phases:
         nothing = Range(low=0.0, high=0.0)
         return Gated(makespan_s=0.0, times_s=nothing, peak_mib=0.0, peaks_mib=nothing, completed=True)
     enough = UNITS_PER_CORE * host.cores * work.phases // len(work.units)
     part, times = capped(_numbered(work), most_phases=min(MOST_AT_ALL, max(MOST_PHASES, enough)))
-    part = _steady(part, host)
+    part = as_sent(_steady(part, host)) if nodes else _steady(part, host)
     count = next((number for phases, number in VARIANTS if part.phases <= phases), 1)
-    results = [_simulated(_varied(part, seed), host, margin) for seed in range(count)]
+    results = [_simulated(_varied(part, seed), host, margin, nodes=nodes) for seed in range(count)]
     spans = [_whole_s(result, times) for result in results]
     peaks = [result.peak_mib for result in results]
-    makespan_s = max(median(spans), _bound_s(work, host) if times > 1 else 0.0)
+    least_s = _bound_s(work, host) if times > 1 and not nodes else 0.0
+    makespan_s = max(median(spans), least_s)
     return Gated(
         makespan_s=makespan_s,
         times_s=Range(low=min(spans), high=max(spans)),
@@ -101,18 +105,22 @@ def _bound_s(work: Workload, host: PlanHost) -> float:
     return lower_bound_s(work, cores=host.cores, limit_mib=max(host.budget_mib, 1.0), held_share=HELD_SHARE)
 
 
-def _simulated(work: Workload, host: PlanHost, margin: float, *, looks: int = MOST_LOOKS) -> Result:
+def _simulated(
+    work: Workload, host: PlanHost, margin: float, *, looks: int = MOST_LOOKS, nodes: Sequence[PlanNode] = ()
+) -> Result:
     machine = Host(cores=host.cores, limit_mib=free_mib(host), own_budget_mib=host.budget_mib)
     sample_s = max(Rules().sample_s or 0.0, work.work_s / MOST_LOOKS, _bound_s(work, host) / looks)
     rules = Rules(
         growth="ramp",
-        jobs=window(host.cores, host.budget_mib),
+        jobs=window(host.cores + sum(node.cores for node in nodes), host.budget_mib),
         held=True,
         gap_s=BETWEEN_PHASES_S,
         sample_s=sample_s,
         quiet_s=max(Rules().quiet_s, sample_s),
     )
-    return as_shipped(work, machine, estimator=ExactEstimator(work, margin=margin), rules=rules, searches=False)
+    estimator = ExactEstimator(work, margin=margin)
+    rules = with_ways(rules) if nodes else rules
+    return as_shipped(work, machine, estimator=estimator, rules=rules, searches=False, first=all_seen(nodes))
 
 
 def _numbered(work: Workload) -> Workload:

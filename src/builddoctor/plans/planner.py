@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from builddoctor.core.phase import PhaseKind
-from builddoctor.core.plan import Alternative, Plan, Range, Stage
+from builddoctor.core.plan import Alternative, Plan, PlanNode, Range, Stage, WithNodes
 from builddoctor.core.recipe import Hazard, PhaseFigures, Recipe, RecipeUnit
 from builddoctor.core.units import format_mib
 from builddoctor.plans.gated import Gated, GatedWork, free_mib, gated, quickly
@@ -34,7 +34,8 @@ from builddoctor.plans.inputs import PlanHost, scaled
 from builddoctor.plans.staged import UngatedWork
 from builddoctor.recipes.match import page_allowance_mib
 from builddoctor.scheduler.budget import window
-from builddoctor.simulate.workload import Workload
+from builddoctor.simulate.with_nodes import PORTABLE
+from builddoctor.simulate.workload import UnitWork, Workload
 
 TIME_SHARE = 0.15
 PEAK_SHARE = 0.10
@@ -67,10 +68,12 @@ def make_plan(
     differs: Sequence[str] = (),
     distance: float = 0.0,
     alternatives: bool = True,
+    nodes: Sequence[PlanNode] = (),
 ) -> Plan:
     """``name``: the recipe's, or its file's. ``archs``: those wanted, where they are not the recipe's own. ``differs``:
     how else the recipe is not for this, in words, and ``distance`` how far (as ``estimation.past``); both widen
-    ranges. ``alternatives``: other memory and cores as well, which takes most of the time."""
+    ranges. ``alternatives``: other memory and cores as well, which takes most of the time. ``nodes``: other machines
+    that may run phases."""
     recipe, arch_words, notes = for_archs(recipe, archs)
     # The comparison of the recipe with what is wanted may have said so already.
     differs = (
@@ -121,9 +124,34 @@ def make_plan(
         staged_s=None if too_big else round(stages.makespan_s, 1),
         static=plain.best_static(host, free_mib=free),
         alternatives=_alternatives(gated_work, plain, host, found, margin) if alternatives else (),
+        cluster=_with_nodes(work, host, nodes, free, margin),
         too_big=tuple(f"{unit.place}: {format_mib(_peak_mib(unit, allowance_mib))}" for unit in too_big),
         hazards=hazards_on(recipe, host.host_arch),
         notes=(*notes, *_notes(recipe, host, allowance_mib, free), *host.notes),
+    )
+
+
+def _with_nodes(
+    work: Workload, host: PlanHost, nodes: Sequence[PlanNode], free: float, margin: float
+) -> WithNodes | None:
+    """The whole build, with what does not fit here run where it does."""
+    if not nodes:
+        return None
+    largest_mib = max(free, *(node.budget_mib for node in nodes))
+    peaks = [_peaks_mib(unit) for unit in work.units]
+    if any(stays > free or goes > largest_mib for stays, goes in peaks):
+        return WithNodes(nodes=tuple(nodes), makespan_s=None)
+    found = gated(work, host, margin=margin, nodes=nodes)
+    only_there = (unit.name for unit, (_, goes) in zip(work.units, peaks, strict=True) if goes > free)
+    makespan_s = round(found.makespan_s, 1) if found.completed else None
+    return WithNodes(nodes=tuple(nodes), makespan_s=makespan_s, only_there=tuple(only_there))
+
+
+def _peaks_mib(unit: UnitWork) -> tuple[float, float]:
+    """Of the phases that stay here, and of those that may go."""
+    stays = (phase.peak_mib for phase in unit.phases if phase.kind not in PORTABLE)
+    return max(stays, default=0.0), max(
+        (phase.peak_mib for phase in unit.phases if phase.kind in PORTABLE), default=0.0
     )
 
 

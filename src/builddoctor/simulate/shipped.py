@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from builddoctor.core.events import Fact
 from builddoctor.core.past import Course, PastUnit, UnitKey
 from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase
 from builddoctor.core.settings import SchedulerSettings
@@ -51,11 +52,13 @@ def as_shipped(
     rules: Rules | None = None,
     searches: bool = True,
     known: Known | None = None,
+    first: Sequence[Fact] = (),
 ) -> Result:
     """Scheduler, budget, slots and window as in production; ``rules`` are taken as they are where given."""
     if rules is None:
         rules = msgspec.structs.replace(Rules(), jobs=shipped_jobs(host))
-    return simulate(workload, scheduler(host, estimator, searches=searches), host, rules, known=known)
+    decider = scheduler(host, estimator, searches=searches)
+    return simulate(workload, decider, host, rules, first=first, known=known)
 
 
 class ExactEstimator:

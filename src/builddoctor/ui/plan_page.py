@@ -44,7 +44,7 @@ def plan_page(plan: Plan, *, width: int, signs: Signs, trust: str = "") -> list[
     archs = f" for {', '.join(plan.archs)}" if plan.archs else ""
     title = f"{f'{plan.project} {plan.version}'.rstrip()}{archs} on {plan.machine}"
     lines = [Text(_clean(title, signs), style="bold"), Text("")]
-    for part in (_what(plan, trust), _times(plan)):
+    for part in (_what(plan, trust), (*_times(plan), *_cluster(plan))):
         for row in part:
             lines += _row(row, width, signs)
         lines.append(Text(""))
@@ -102,6 +102,33 @@ def _times(plan: Plan) -> Iterator[Row]:
         yield "without", "no number of jobs is safe without builddoctor, not even MAX_JOBS=1", "yellow"
     if plan.staged_s is not None:
         yield "", f"in stages, as below: {format_clock(plan.staged_s)}", ""
+
+
+def _cluster(plan: Plan) -> Iterator[Row]:
+    """What the other machines would bring; that they bring nothing, where that is so."""
+    found = plan.cluster
+    if found is None:
+        return
+    cores, largest_mib = sum(node.cores for node in found.nodes), max(node.budget_mib for node in found.nodes)
+    most = f"at most {format_mib(largest_mib)} for one phase"
+    there = f"{plural(len(found.nodes), 'node')}, {plural(cores, 'core')}, {most}"
+    if found.makespan_s is None:
+        yield "cluster", f"{there}: something fits on none of them", "bold red"
+        return
+    time = format_clock(found.makespan_s)
+    if found.only_there:
+        names = f"{found.only_there[0]}{f' and {len(found.only_there) - 1} more' if found.only_there[1:] else ''}"
+        yield "cluster", f"{there}: {time}, with what does not fit here: {names}", "bold"
+    elif found.makespan_s > plan.makespan_s * (1 - SAME_SHARE):
+        yield "cluster", f"{there}: {time}. They bring nothing: {_why_nothing(plan, found.makespan_s)}", "yellow"
+    else:
+        yield "cluster", f"{there}: {time} instead of {format_clock(plan.makespan_s)}", "bold"
+
+
+def _why_nothing(plan: Plan, makespan_s: float) -> str:
+    if plan.longest_unit_s >= makespan_s * (1 - SAME_SHARE):
+        return f"{plan.longest_unit} alone takes as long"
+    return "this machine has cores and memory enough, or preprocessing and links are what all waits for"
 
 
 def _sizes(sizes: Range) -> str:

@@ -149,3 +149,16 @@ def test_the_page_or_json_goes_to_a_file(shelf: Path, tmp_path: Path, capsys: py
     assert json.loads((tmp_path / "p.json").read_text())["project"] == "small"
     assert capsys.readouterr().out == ""
     assert main(["plan", path, "-o", str(tmp_path / "no" / "p")]) == 76
+
+
+def test_other_machines_as_described(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each like this one, with that many cores and that memory; what is no description and no address is refused."""
+    path = str(put(shelf, "x", small()))
+    assert main(["plan", path, "--cores", "1", "--memory", "2GiB", "--cluster", "3x2:4GiB", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["cluster"]
+    assert [node["cores"] for node in told["nodes"]] == [2, 2, 2]
+    assert 2048 < told["nodes"][0]["budget_mib"] < 4096
+    assert told["makespan_s"] < 30
+    for words in ("0x2:4GiB", "3x2:64", "three", "999999x1:4GiB"):
+        assert main(["plan", path, "--cluster", words]) == 64
+        assert "hint" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from builddoctor.phase_store.likeness import Likeness
@@ -126,3 +127,26 @@ def test_an_output_that_is_this_builds_alone_is_not_kept(text: bytes) -> None:
 def test_an_entry_of_another_shape_is_refused() -> None:
     with pytest.raises(KeyError):
         Likeness(cicc(OLD), "p", [source("/a")]).show(0, b"\0p9\0")
+
+
+def test_a_build_for_more_architectures_has_the_same_key_for_one_of_them() -> None:
+    """Then nvcc puts the architecture into the names of its files, one of which nobody reads."""
+
+    def of(name: str) -> Likeness:
+        phase = cicc(OLD)
+        outputs, inputs = (
+            tuple(msgspec.structs.replace(each, name=each.name.replace("_k.", f"_{name}.")) for each in files)
+            for files in (phase.outputs, phase.inputs)
+        )
+        words = [word.replace("_k.", f"_{name}.") for word in phase.words]
+        gpu = f"@folder@/{OLD}6_{name}.cudafe1.gpu"
+        sent = msgspec.structs.replace(
+            phase, outputs=outputs, inputs=inputs, words=("--gen_device_file_name", gpu, *words)
+        )
+        return Likeness(sent, "p", [source("/a")])
+
+    one, many = of("k"), of("k.compute_90")
+    assert one.key == many.key
+    kept = many.hide(0, f'#include "{OLD}6_k.compute_90.cudafe1.stub.c"\n'.encode())
+    assert kept is not None
+    assert one.show(0, kept) == f'#include "{OLD}6_k.cudafe1.stub.c"\n'.encode()

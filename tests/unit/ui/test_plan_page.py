@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from builddoctor.core.plan import Plan
+from builddoctor.core.phase import PhaseKind
+from builddoctor.core.plan import Plan, PlanNode
 from builddoctor.machines.named import NominalMachine, load_machine
 from builddoctor.plans.inputs import host_of_profile
 from builddoctor.plans.planner import make_plan
@@ -142,3 +143,37 @@ def test_names_from_a_recipe_move_no_cursor() -> None:
 def test_an_empty_recipe_has_a_page() -> None:
     """Nothing to build is said without a picture."""
     assert "0" in page(make_plan(recipe(), name="r", host=host(2, 4096.0)))
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory_mib", "nodes", "said"),
+    [
+        (
+            1,
+            4096.0,
+            [PlanNode(cores=2, budget_mib=4096.0)],
+            "1 node, 2 cores, at most 4.0 GiB for one phase: 1:01 instead of 2:4",
+        ),
+        (8, 16384.0, [PlanNode(cores=8, budget_mib=4096.0)], "They bring nothing: long.cu alone takes as long"),
+        (2, 900.0, [PlanNode(cores=1, budget_mib=2048.0)] * 2, "with what does not fit here: long.cu"),
+        (2, 900.0, [PlanNode(cores=1, budget_mib=999.0)], "something fits on none of them"),
+    ],
+)
+def test_what_other_machines_bring_is_said(cores: int, memory_mib: float, nodes: list[PlanNode], said: str) -> None:
+    """Time, or that it is nothing, or that the build needs them; or that they are not enough."""
+    long = unit("long.cu", phase(1000.0 if memory_mib < 1000 else 600.0, 60.0))
+    units = (long, *(unit(f"{at}.cu", phase(600.0, 20.0)) for at in range(5)))
+    made = make_plan(recipe(*units), name="r", host=host(cores, memory_mib), nodes=nodes)
+    assert said in " ".join(page(made).split())
+    assert "cluster" not in page(make_plan(recipe(*units), name="r", host=host(cores, memory_mib)))
+
+
+def test_preprocessing_stays_here() -> None:
+    """However large a node is."""
+    made = make_plan(
+        recipe(unit("a.cu", phase(2000.0, 5.0, PhaseKind.PREPROCESS), phase(100.0, 5.0))),
+        name="r",
+        host=host(2, 900.0),
+        nodes=[PlanNode(cores=8, budget_mib=9000.0)],
+    )
+    assert "something fits on none of them" in page(made)
