@@ -23,6 +23,7 @@ from builddoctor.core.machine import Machine
 from builddoctor.core.past import PastUnit
 from builddoctor.core.plan import Plan
 from builddoctor.core.recipe import Differences
+from builddoctor.core.recipe_index import Pulled, Pushed
 from builddoctor.history.store import ProjectRow
 from builddoctor.machines.named import NominalMachine
 from builddoctor.projects.build_plan import BuildPlan
@@ -68,6 +69,8 @@ ANSWERS: Mapping[str, tuple[object, ...]] = {
     "recipe check": (list[CheckedFile],),
     "recipe diff": (Differences,),
     "recipe merge": (MadeRecipe,),
+    "recipe push": (Pushed,),
+    "recipe pull": (Pulled,),
 }
 """By command: one of these."""
 

@@ -10,7 +10,6 @@ import msgspec
 
 from builddoctor.core import recipe as model
 from builddoctor.recipes.allowed_variables import allowed_names
-from builddoctor.recipes.recipe_file import LARGEST_FILE
 
 TABLES = (
     ("[project]", model.RecipeProject),
@@ -72,8 +71,8 @@ TOML file and data only: no command, no absolute path. `builddoctor recipe from-
 `recipe check FILE` says whether one is right, `recipe render` and `plan` work with it.
 
 Sizes are MiB, times are seconds of one core. What is left out is as its default; keys marked \\* must be there. A key
-that is not below is refused, and so is a file of more than {LARGEST_FILE // 1024**2} MiB, {model.MOST_UNITS:,} units,
-or {model.MOST_PHASES:,} phases of a unit. Line ends may be Windows'.
+that is not below is refused, and so is a file of more than {model.LARGEST_FILE // 1024**2} MiB, {model.MOST_UNITS:,}
+units, or {model.MOST_PHASES:,} phases of a unit. Line ends may be Windows'.
 [recipe.schema.json](recipe.schema.json) is the same for editors and programs.
 
 ```toml

@@ -11,6 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from builddoctor.recipes.signing import make_key
 from support.made_wheels import toolkit_wheels
 from support.nodes import Meeting
 from support.package_index import serving
@@ -71,6 +72,8 @@ CASES = [
     "recipe check demo.toml broken.toml",
     "recipe diff demo.toml demo.toml",
     "recipe merge demo.toml demo.toml",
+    "recipe push kept demo.toml --key signing",
+    "recipe pull kept --key signing.pub",
 ]
 """In this order: some leave what others look at."""
 
@@ -97,6 +100,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     assert made.returncode == 0, made.stderr
     (folder / "build").mkdir()
     (folder / "build" / "CMakeCache.txt").touch()
+    make_key(folder / "signing")
     toolkit_wheels(program.folder / "index")
     meeting = Meeting(program.folder / "meeting")
     with serving(program.folder / "index") as index, contextlib.closing(meeting):

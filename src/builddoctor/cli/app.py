@@ -44,7 +44,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "history": {},
     "cache": {},
     "config": {},
-    "recipe": {"render": "recipe_render"},
+    "recipe": {"pull": "recipe_travel", "push": "recipe_travel", "render": "recipe_render"},
 }
 """The commands as ``--help`` lists them, each a module of ``cli`` of its name (or of ``BESIDE``); for groups the
 subcommands that live in modules of their own."""

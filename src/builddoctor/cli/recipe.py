@@ -92,8 +92,8 @@ def list_recipes(
     ] = "",
     json: JsonOption = False,
 ) -> None:
-    """List the recipes: from BUILDDOCTOR_RECIPES, your own, and those shipped with builddoctor."""
-    found = listed(folder, os.environ, Path.cwd()) if folder else shelved(os.environ)
+    """List the recipes: your own, pulled ones, those of the project in this folder, and shipped ones."""
+    found = listed(folder, os.environ, Path.cwd()) if folder else shelved(os.environ, Path.cwd())
     rows = [_row(each) for each in found]
     print_answer(rows, lambda: list_rows(rows, width=page_width(), whole=names_are_whole()), json=json)
 

@@ -16,11 +16,14 @@ from builddoctor.core.phase import PhaseKind
 RECIPE_SCHEMA: Literal[2] = 2
 """Recipes of 1 had no courses."""
 
+LARGEST_FILE = 16 * 1024 * 1024
+"""Bytes. Twenty thousand units with six phases each are 12 MB; courses of half of them add a sixth."""
+
 MOST_UNITS = 20_000
 MOST_PHASES = 2_000
 """of one unit"""
 
-_END = r"(?![\s\S])"
+END = r"(?![\s\S])"
 """End of a text for Python and for JSON Schema alike; ``$`` would let a newline pass."""
 
 Mib = Annotated[float, msgspec.Meta(ge=0, le=1e8, description="a size in MiB, from 0 to 100,000,000")]
@@ -30,7 +33,7 @@ Line = Annotated[
     str,
     msgspec.Meta(
         max_length=1000,
-        pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*" + _END,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*" + END,
         description="one line of text, without control characters, up to 1000",
         examples=["cicc needs 17 GiB"],
     ),
@@ -41,20 +44,20 @@ Word = Annotated[
     str,
     msgspec.Meta(
         max_length=100,
-        pattern=r"^(?:[A-Za-z0-9][A-Za-z0-9_.+-]*)?" + _END,
+        pattern=r"^(?:[A-Za-z0-9][A-Za-z0-9_.+-]*)?" + END,
         description="a name or version of letters, digits and . _ + -, up to 100",
         examples=["13.0.88"],
     ),
 ]
 """A name or version: nothing that a shell or a TOML file would read as more."""
 
-_NOT_UPWARD = r"(?!(?:[^/]*/)*\.\.(?:/|" + _END + r"))"
+_NOT_UPWARD = r"(?!(?:[^/]*/)*\.\.(?:/|" + END + r"))"
 
 Place = Annotated[
     str,
     msgspec.Meta(
         max_length=400,
-        pattern=r"^(?![-/])" + _NOT_UPWARD + r"[A-Za-z0-9_.+,@=~%: /-]*" + _END,
+        pattern=r"^(?![-/])" + _NOT_UPWARD + r"[A-Za-z0-9_.+,@=~%: /-]*" + END,
         description="a path below the project's folder, without .. and without characters that a shell reads, up to "
         "400",
         examples=["src/gemm/gemm.cu"],
@@ -65,7 +68,7 @@ Place = Annotated[
 Digest = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^(?:[0-9a-f]{8,64})?" + _END,
+        pattern=r"^(?:[0-9a-f]{8,64})?" + END,
         description="a digest of 8 to 64 of the characters 0 to 9 and a to f",
         examples=["5d1f09aa"],
     ),
@@ -73,13 +76,13 @@ Digest = Annotated[
 Day = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^(?:[0-9]{4}-[0-9]{2}-[0-9]{2})?" + _END, description="a day as text", examples=["2026-01-31"]
+        pattern=r"^(?:[0-9]{4}-[0-9]{2}-[0-9]{2})?" + END, description="a day as text", examples=["2026-01-31"]
     ),
 ]
 Arch = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^(?:(?:sm|compute)_[0-9]{2,3}[af]?)?" + _END,
+        pattern=r"^(?:(?:sm|compute)_[0-9]{2,3}[af]?)?" + END,
         description="one architecture such as sm_90, sm_100a or compute_90",
         examples=["sm_100a"],
     ),
@@ -87,7 +90,7 @@ Arch = Annotated[
 VariableName = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^[A-Z][A-Z0-9_]{0,63}" + _END,
+        pattern=r"^[A-Z][A-Z0-9_]{0,63}" + END,
         description="a variable's name of capitals, digits and _, up to 64",
         examples=["MAX_JOBS"],
     ),
@@ -96,7 +99,7 @@ VariableValue = Annotated[
     str,
     msgspec.Meta(
         max_length=200,
-        pattern=r"^[A-Za-z0-9_.;,+:= -]*" + _END,
+        pattern=r"^[A-Za-z0-9_.;,+:= -]*" + END,
         description="a variable's value of letters, digits, blanks and . ; , _ + : = -, up to 200",
         examples=["9.0;10.0"],
     ),
@@ -105,7 +108,7 @@ VariableValue = Annotated[
 CourseText = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^(?:[0-9]{1,4}:[0-9]{1,4}(?: [0-9]{1,4}:[0-9]{1,4}){0,31})?" + _END,
+        pattern=r"^(?:[0-9]{1,4}:[0-9]{1,4}(?: [0-9]{1,4}:[0-9]{1,4}){0,31})?" + END,
         description="steps of a course in thousandths, until:held, up to 32",
         examples=["125:310 800:1000 1000:450"],
     ),

@@ -24,7 +24,7 @@ from builddoctor.projects.archs import archs_of_gpus, parse_archs, visible_archs
 from builddoctor.projects.catalogue import find_known, nearest_project, recognise
 from builddoctor.projects.metadata import project_name, project_version
 from builddoctor.recipes.match import Distance, Wanted, distance, names_of, nearest, squeezed
-from builddoctor.recipes.shelf import Shelved, find_recipe, shelved
+from builddoctor.recipes.shelf import PROJECTS_OWN, Shelved, find_recipe, shelved
 from builddoctor.scheduler.budget import allowance
 from builddoctor.system.machine_probe import probe_machine
 from builddoctor.system.root import SystemRoot
@@ -77,22 +77,23 @@ def choose_for_plan(
     there = msgspec.structs.replace(wanted, archs=wanted.archs or host.archs)
     folder = Path(here, os.path.expanduser(named))
     if _is_folder(folder) and (find_known(named) is None or "/" in named):
-        return _of_project(_name_of(folder), named, _with_version(there, folder), env)
+        return _of_project(_name_of(folder), named, _with_version(there, folder), shelved(env, folder))
     if "/" in named or named.endswith(".toml") or ":" in named:
         return _chosen(find_recipe(named, env, here), named, wanted)
-    shelf = shelved(env)
+    shelf = shelved(env, here)
     exact = next((each for each in shelf if squeezed(each.name) == squeezed(named)), None)
     if exact is not None and (exact.recipe is None or not names_of(named) & {squeezed(exact.recipe.project.name)}):
         return _chosen(find_recipe(named, env, here), exact.name, wanted)
-    return _of_project(named, named, there, env)
+    return _of_project(named, named, there, shelf)
 
 
-def _of_project(project: str, named: str, wanted: Wanted, env: Mapping[str, str]) -> ChosenRecipe:
-    shelf = shelved(env)
+def _of_project(project: str, named: str, wanted: Wanted, shelf: Sequence[Shelved]) -> ChosenRecipe:
     found = nearest(shelf, msgspec.structs.replace(wanted, project=project))
     if found is None:
         raise _no_recipe(project, named, shelf)
-    return _chosen(found[0], found[0].name, wanted)
+    # From elsewhere the project's own has no name.
+    name = str(found[0].path) if "/" in named and found[0].origin == PROJECTS_OWN else found[0].name
+    return _chosen(found[0], name, wanted)
 
 
 def _chosen(found: Shelved, name: str, wanted: Wanted) -> ChosenRecipe:

@@ -24,16 +24,13 @@ from tomlkit.container import Container
 from tomlkit.items import AoT, Array, Integer, Item, Trivia
 
 from builddoctor.core.errors import RecipeError
-from builddoctor.core.recipe import RECIPE_SCHEMA, PhaseFigures, Recipe
+from builddoctor.core.recipe import LARGEST_FILE, RECIPE_SCHEMA, PhaseFigures, Recipe
 from builddoctor.core.units import escaped
 from builddoctor.estimation.course import course_of_text, is_shape
 from builddoctor.recipes.allowed_variables import allowed, allowed_names
 
 KeyPath = tuple[str | int, ...]
 """Of a value: such as ``("units", 3, "phases", 0, "peak_mib")``, counted from 0."""
-
-LARGEST_FILE = 16 * 1024 * 1024
-"""Bytes. Twenty thousand units with six phases each are 12 MB; courses of half of them add a sixth."""
 
 MOST_MARKS = 3_000_000
 """Signs of TOML's structure in one text; each can cost the parser 300 bytes. The largest recipes have 2.5 million."""
@@ -77,6 +74,11 @@ def read_recipe(path: Path) -> Recipe:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise _refusal(name, f"cannot be read: {escaped(reason)}", _LISTED) from error
+    return recipe_of(content, name)
+
+
+def recipe_of(content: bytes, name: str) -> Recipe:
+    """The recipe in a file's bytes. ``name``: of the file, for messages. Raises RecipeError."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

@@ -1,8 +1,9 @@
 """Where recipes are, and one of them by name.
 
-Covers: names (folders of BUILDDOCTOR_RECIPES, the user's own folder, those that come with builddoctor, in this order;
-of several with one name the first is taken), files, and addresses: https, or http of this machine itself, redirects
-included; every use asks again. Does *not* cover: which recipe fits a build (``recipes.match``).
+Covers: names (folders of BUILDDOCTOR_RECIPES, the user's own folder, what was pulled, the project's own, those that
+come with builddoctor, in this order; of several with one name the first is taken), files, and addresses: https, or http
+of this machine itself, redirects included; every use asks again. Does *not* cover: which recipe fits a build
+(``recipes.match``), or pulling (``recipes.travel``).
 """
 
 from __future__ import annotations
@@ -20,15 +21,29 @@ from pathlib import Path
 import msgspec
 
 from builddoctor.core.errors import RecipeError, SourceNotFoundError
-from builddoctor.core.recipe import Recipe
+from builddoctor.core.recipe import LARGEST_FILE, Recipe
+from builddoctor.core.recipe_index import PullSource
 from builddoctor.core.units import escaped, one_line, printable
-from builddoctor.recipes.recipe_file import LARGEST_FILE, parse_recipe, read_recipe
+from builddoctor.recipes.recipe_file import parse_recipe, read_recipe
 from builddoctor.system.user_folders import usual_folder
 
 LIST_HINT = "`builddoctor recipe list` shows those there are"
 SHIPPED = "shipped"
+PROJECTS_OWN = "the project's own"
+PROJECT_FOLDER = "builddoctor-recipes"
+"""In a project's repository, beside its pyproject.toml or CMakeLists.txt."""
+
+PULLED = "pulled"
+"""Below the user's folder: a folder for each place that recipes were pulled from."""
+
+SOURCE = "source.json"
+"""In each of them, says which."""
+
 MOST_FILES = 1000
 """of one folder"""
+
+MOST_OF_A_PROJECT = 50
+"""Each is read by every build of that project, whoever wrote it."""
 
 
 class Shelved(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +55,8 @@ class Shelved(msgspec.Struct, frozen=True, kw_only=True):
     """in words"""
     path: Path | None = None
     """its file; none for what came from an address"""
-    shipped: bool = False
-    """it comes with builddoctor"""
+    kept_by_others: bool = False
+    """by builddoctor, by the project, or where it was pulled from: a build here writes no figures over it"""
     recipe: Recipe | None = None
     """None: it cannot be read"""
     problem: str = ""
@@ -54,12 +69,15 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     path: Path
     origin: str
-    shipped: bool = False
+    kept_by_others: bool = False
 
 
-def shelved(env: Mapping[str, str]) -> list[Shelved]:
-    """All that have a name, in the order in which they are looked for; broken ones with their problem."""
-    return [_read(place) for place in _places(env)]
+def shelved(env: Mapping[str, str], project: Path | None = None) -> list[Shelved]:
+    """All that have a name, in the order in which they are looked for; broken ones with their problem.
+
+    ``project``: the folder of the project whose own count as well.
+    """
+    return [_read(place) for place in _places(env, project)]
 
 
 def in_folder(folder: Path) -> list[Shelved]:
@@ -87,7 +105,7 @@ def find_recipe(wanted: str, env: Mapping[str, str], cwd: Path | str) -> Shelved
         return Shelved(name=printable(file.removesuffix(".toml")), origin=one_line(wanted), recipe=recipe)
     if "/" in wanted or wanted.endswith(".toml"):
         return _of_file(Path(cwd, os.path.expanduser(wanted)))
-    places = list(_places(env))
+    places = list(_places(env, Path(cwd)))
     found = next((place for place in places if _alike(place.name) == _alike(wanted)), None)
     if found is None:
         if Path(cwd, wanted).is_file():
@@ -97,7 +115,7 @@ def find_recipe(wanted: str, env: Mapping[str, str], cwd: Path | str) -> Shelved
         name=found.name,
         origin=found.origin,
         path=found.path,
-        shipped=found.shipped,
+        kept_by_others=found.kept_by_others,
         recipe=read_recipe(found.path),
     )
 
@@ -120,20 +138,56 @@ def shipped_folder() -> Path:
     return checkout / "recipes" if not inside.is_dir() and (checkout / "pyproject.toml").is_file() else inside
 
 
-def _places(env: Mapping[str, str]) -> Iterator[_Place]:
+def pull_source(folder: Path) -> PullSource | None:
+    """Where a folder's recipes were pulled from; None where it does not say."""
+    try:
+        return msgspec.json.decode((folder / SOURCE).read_bytes(), type=PullSource)
+    except (OSError, ValueError):
+        return None
+
+
+def _places(env: Mapping[str, str], project: Path | None) -> Iterator[_Place]:
     for folder in filter(None, env.get("BUILDDOCTOR_RECIPES", "").split(os.pathsep)):
         yield from _files(Path(os.path.expanduser(folder)), "BUILDDOCTOR_RECIPES")
     yield from _files(user_folder(env), "yours")
-    yield from _files(shipped_folder(), SHIPPED, shipped=True)
+    for pulled in _folders(user_folder(env) / PULLED):
+        source = pull_source(pulled)
+        yield from _files(pulled, f"pulled from {source.where}" if source is not None else PULLED, kept_by_others=True)
+    if project is not None:
+        yield from _of_project(project)
+    yield from _files(shipped_folder(), SHIPPED, kept_by_others=True)
 
 
-def _files(folder: Path, origin: str, *, shipped: bool = False) -> list[_Place]:
+def _of_project(project: Path) -> list[_Place]:
+    """What a checkout brings along. A link in it that leads elsewhere is none of its recipes."""
+    files = _files(project / PROJECT_FOLDER, PROJECTS_OWN, kept_by_others=True)
+    return [place for place in files if _is_within(place.path, project)][:MOST_OF_A_PROJECT]
+
+
+def _is_within(path: Path, folder: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):
+        return False
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir())[:MOST_FILES]
+    except OSError:
+        return []
+
+
+def _files(folder: Path, origin: str, *, kept_by_others: bool = False) -> list[_Place]:
     try:
         # A folder may hold anything: only TOML files are recipes.
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
     except OSError:
         return []
-    return [_Place(name=printable(path.stem), path=path, origin=origin, shipped=shipped) for path in paths[:MOST_FILES]]
+    return [
+        _Place(name=printable(path.stem), path=path, origin=origin, kept_by_others=kept_by_others)
+        for path in paths[:MOST_FILES]
+    ]
 
 
 def _read(place: _Place) -> Shelved:
@@ -146,7 +200,7 @@ def _read(place: _Place) -> Shelved:
         name=place.name,
         origin=place.origin,
         path=place.path,
-        shipped=place.shipped,
+        kept_by_others=place.kept_by_others,
         recipe=recipe,
         problem=problem,
     )

@@ -1,6 +1,7 @@
 """The recipe that a build goes by: which one, what is said of it, what it says of each unit, and how the build went.
 
-Covers: the one that was asked for, else the nearest of the project where the command takes one by itself; how far it
+Covers: the one that was asked for, else the nearest of the project where the command takes one by itself (of equally
+near ones the first on the shelf: the user's own and pulled ones, then the project's own, then shipped ones); how far it
 is from this build; hazards that hold here; variables that it was measured with. The order of evidence between the
 user's history and the recipe: a phase that the history has of exactly this unit comes first; of others, the one that
 lies nearer to this build; of two as near, the history's, which was measured here. Units that took more than the recipe
@@ -35,7 +36,7 @@ from builddoctor.gates.knobs import JOB_KNOBS, THREAD_KNOBS
 from builddoctor.projects.archs import Arch, arch_environment
 from builddoctor.projects.metadata import project_version
 from builddoctor.recipes.match import Distance, RecipePast, Wanted, distance, nearest
-from builddoctor.recipes.shelf import Shelved, find_recipe, shelved, user_folder
+from builddoctor.recipes.shelf import SHIPPED, Shelved, find_recipe, shelved, user_folder
 from builddoctor.runtime.units import Toolchain, project_folder, project_of
 from builddoctor.system.root import page_size
 
@@ -77,7 +78,8 @@ def choose_recipe(
         found = named or find_recipe(request.recipe, env, request.cwd)
         return _chosen(found, wanted, request, env)
     with contextlib.suppress(RecipeError, OSError):
-        if (near := nearest(shelved(env), wanted)) is not None:
+        project = project_of(project_folder(request.command, request.cwd)).folder
+        if (near := nearest(shelved(env, project), wanted)) is not None:
             return _chosen(near[0], wanted, request, env)
     return None
 
@@ -86,14 +88,16 @@ def _chosen(found: Shelved, wanted: Wanted, request: RunRequest, env: Mapping[st
     if found.recipe is None:
         return None
     far = distance(found.recipe, wanted)
-    own = found.path if found.path is not None and not found.shipped else None
+    own = found.path if not found.kept_by_others else None
+    whence = found.origin if found.kept_by_others and found.origin != SHIPPED else ""
+    settings = {**env, **dict(request.extra_env)}
     return ChosenRecipe(
         name=found.name,
         recipe=found.recipe,
         wanted=wanted,
         distance=far,
         new_file=own or user_folder(env) / f"{found.name}.toml",
-        lines=recipe_lines(found.name, found.recipe, far, wanted.host_arch, {**env, **dict(request.extra_env)}),
+        lines=recipe_lines(found.name, found.recipe, far, wanted.host_arch, settings, whence=whence),
     )
 
 
@@ -111,11 +115,13 @@ def _wanted(request: RunRequest, tools: Toolchain) -> Wanted:
     )
 
 
-def recipe_lines(name: str, recipe: Recipe, far: Distance, host_arch: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """What a person should know of a recipe before the build begins, a line each."""
+def recipe_lines(
+    name: str, recipe: Recipe, far: Distance, host_arch: str, env: Mapping[str, str], *, whence: str = ""
+) -> tuple[str, ...]:
+    """What a person should know of a recipe before the build begins, a line each. ``whence``: who else keeps it."""
     origin = recipe.origin
     runs = f", {origin.runs} run{'s' * (origin.runs != 1)}" if origin.runs else ""
-    head = f"recipe    {name} ({origin.provenance}{runs})"
+    head = f"recipe    {name} ({origin.provenance}{runs}{f', {whence}' if whence else ''})"
     lines = [f"{head}; {'; '.join(far.words)}: {far.trust}" if far.words else head]
     here = [each for each in recipe.hazards if each.host_arch in ("", host_arch)]
     lines += [_hazard_line(each) for each in here[:MOST_HAZARDS]]

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from builddoctor.core.errors import RecipeError
-from builddoctor.core.recipe import MOST_PHASES, MOST_UNITS, Recipe
+from builddoctor.core.recipe import LARGEST_FILE, MOST_PHASES, MOST_UNITS, Recipe
 from builddoctor.recipes.recipe_file import (
-    LARGEST_FILE,
     LONGEST_LOCATED,
     MOST_MARKS,
     checked,

@@ -39,7 +39,7 @@ def find(wanted: str, env: dict[str, str], tmp_path: Path) -> shelf.Shelved:
 
 def test_the_first_of_several_with_one_name_is_taken(env: dict[str, str], tmp_path: Path) -> None:
     """BUILDDOCTOR_RECIPES, the user's own, the shipped ones."""
-    listed = [(each.name, each.origin, each.shipped) for each in shelved(env)]
+    listed = [(each.name, each.origin, each.kept_by_others) for each in shelved(env)]
     assert listed == [
         ("everywhere", "BUILDDOCTOR_RECIPES", False),
         ("everywhere", "yours", False),
@@ -49,7 +49,7 @@ def test_the_first_of_several_with_one_name_is_taken(env: dict[str, str], tmp_pa
     ]
     assert find("everywhere", env, tmp_path).path == tmp_path / "mine" / "everywhere.toml"
     found = find("demo-sm_90", env, tmp_path)
-    assert (found.origin, found.shipped, found.recipe) == ("shipped", True, recipe())
+    assert (found.origin, found.kept_by_others, found.recipe) == ("shipped", True, recipe())
 
 
 def test_a_name_may_be_spelled_with_dashes_or_capitals(env: dict[str, str], tmp_path: Path) -> None:

@@ -279,7 +279,7 @@ def test_one_that_cannot_be_read_is_passed_over_and_named_is_an_error(tmp_path: 
 
 def test_a_new_recipe_goes_in_place_of_the_users_own_and_never_into_the_package(tmp_path: Path) -> None:
     """One that was shipped, or came from an address, is renewed in the user's folder."""
-    shipped = Shelved(name="demo", origin="", recipe=recipe(), shipped=True, path=Path("/usr/lib/demo.toml"))
+    shipped = Shelved(name="demo", origin="", recipe=recipe(), kept_by_others=True, path=Path("/usr/lib/demo.toml"))
     web = Shelved(name="demo", origin="", recipe=recipe())
     for named in (shipped, web):
         found = choose(tmp_path, named, recipe="demo")
