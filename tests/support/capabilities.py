@@ -59,6 +59,11 @@ def has_tmux() -> bool:
     return shutil.which("tmux") is not None
 
 
+def has_openssh() -> bool:
+    """Its program that makes keys and signs with them."""
+    return shutil.which("ssh-keygen") is not None
+
+
 def has_chromium() -> bool:
     """A browser for the page, and what drives it."""
     return shutil.which("chromium") is not None and shutil.which("chromedriver") is not None
@@ -87,6 +92,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "chromium": has_chromium,
     "tmux": has_tmux,
     "qemu": has_qemu,
+    "openssh": has_openssh,
     "cuda_packages": has_cuda_packages,
 }
 """Marker ``needs_NAME`` to the check."""

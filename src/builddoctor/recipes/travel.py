@@ -64,6 +64,11 @@ class Place:
         self._env = env
         self._url = ""
         where = where.removesuffix(f"/{INDEX}")
+        if where.endswith(".toml"):
+            raise UsageError(
+                f"{escaped(where)[:300]} is one recipe, and recipes are pulled from a folder with an index",
+                hint="`builddoctor build PROJECT --recipe FILE|https://….toml` takes one as it is",
+            )
         scheme = urllib.parse.urlsplit(where).scheme.lower() if "://" in where else ""
         if scheme and scheme != "file":
             self._url = _base(where)
@@ -111,6 +116,8 @@ class Place:
 def read_index(place: Place) -> SignedIndex:
     """Raises RecipeError where it is not there or not whole, ExtraMissingError."""
     hint = "is that the folder of an index? `builddoctor recipe push FOLDER RECIPE` makes one"
+    if place.is_folder and not place.folder.exists():
+        hint = "an address begins with https://, as in builddoctor recipe pull https://example.org/recipes"
     content = place.read(INDEX, most_bytes=LARGEST_INDEX, hint=hint)
     signature = place.read(SIGNATURE, most_bytes=LARGEST_SIGNATURE, hint="an index without a signature is not used")
     return SignedIndex(content, signer(content, signature, place.file(SIGNATURE)))

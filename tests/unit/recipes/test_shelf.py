@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from builddoctor.core.errors import RecipeError
+from builddoctor.core.recipe_index import PullSource
 from builddoctor.recipes import shelf
 from builddoctor.recipes.recipe_text import dump
 from builddoctor.recipes.shelf import find_recipe, in_folder, is_safe, listed, shelved
@@ -50,6 +51,61 @@ def test_the_first_of_several_with_one_name_is_taken(env: dict[str, str], tmp_pa
     assert find("everywhere", env, tmp_path).path == tmp_path / "mine" / "everywhere.toml"
     found = find("demo-sm_90", env, tmp_path)
     assert (found.origin, found.kept_by_others, found.recipe) == ("shipped", True, recipe())
+
+
+def test_pulled_ones_and_the_projects_come_between_the_users_and_the_shipped(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """Each says where it is from; without a project there are none of its own."""
+    pulled = tmp_path / "data/recipes/pulled/example"
+    own = tmp_path / "work" / shelf.PROJECT_FOLDER
+    for folder in (pulled, own):
+        folder.mkdir(parents=True)
+        (folder / "everywhere.toml").write_text(TEXT)
+    source = PullSource(where="https://example.org/recipes", key="SHA256:" + "A" * 43)
+    (pulled / shelf.SOURCE).write_bytes(msgspec.json.encode(source))
+    from_there = "pulled from https://example.org/recipes"
+    found = [
+        (each.origin, each.kept_by_others) for each in shelved(env, tmp_path / "work") if each.name == "everywhere"
+    ]
+    assert found == [
+        ("BUILDDOCTOR_RECIPES", False),
+        ("yours", False),
+        (from_there, True),
+        (shelf.PROJECTS_OWN, True),
+        ("shipped", True),
+    ]
+    assert shelf.PROJECTS_OWN not in {each.origin for each in shelved(env)}
+    for path in (tmp_path / "mine/everywhere.toml", tmp_path / "data/recipes/everywhere.toml"):
+        path.unlink()
+    assert find("everywhere", env, tmp_path).origin == from_there
+    (pulled / shelf.SOURCE).write_text("{")
+    assert find("everywhere", env, tmp_path).origin == shelf.PULLED
+    (pulled / "everywhere.toml").unlink()
+    assert find("everywhere", env, tmp_path).origin == shelf.PROJECTS_OWN
+
+
+def test_a_checkout_brings_fifty_recipes_and_none_from_elsewhere(env: dict[str, str], tmp_path: Path) -> None:
+    """Links that lead out of it are not followed, neither of a file nor of the folder; links within are."""
+    folder = tmp_path / "work" / shelf.PROJECT_FOLDER
+    folder.mkdir()
+    (folder / "out.toml").symlink_to(tmp_path / "mine" / "everywhere.toml")
+    (folder / "in.toml").symlink_to("../everywhere.toml")
+    (folder / "loop.toml").symlink_to("loop.toml")
+    (folder / "README.md").write_text("no recipe")
+
+    def names() -> list[str]:
+        return [each.name for each in shelved(env, tmp_path / "work") if each.origin == shelf.PROJECTS_OWN]
+
+    assert "out" not in names()
+    assert "in" in names()
+    for number in range(shelf.MOST_OF_A_PROJECT + 10):
+        (folder / f"r{number}.toml").write_text("")
+    assert len(names()) == shelf.MOST_OF_A_PROJECT
+    elsewhere = tmp_path / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    assert names() == []
 
 
 def test_a_name_may_be_spelled_with_dashes_or_capitals(env: dict[str, str], tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from builddoctor.core.recipe import Fingerprint, Hazard, Origin, Recipe, RecipeP
 from builddoctor.core.request import RunRequest
 from builddoctor.estimation.past import OTHER_OPTIONS, recall
 from builddoctor.history.store import History
+from builddoctor.recipes import shelf
 from builddoctor.recipes.match import Distance, distance
 from builddoctor.recipes.recipe_text import dump
-from builddoctor.recipes.shelf import Shelved
+from builddoctor.recipes.shelf import PROJECT_FOLDER, Shelved
 from builddoctor.runtime.history_recorder import HistoryRecorder
 from builddoctor.runtime.recipe_use import MOST_HAZARDS, ChosenRecipe, RecipeUse, choose_recipe, joined, recipe_lines
 from builddoctor.runtime.units import Toolchain
@@ -275,6 +276,60 @@ def test_one_that_cannot_be_read_is_passed_over_and_named_is_an_error(tmp_path: 
     for name in ("broken", "missing"):
         with pytest.raises(RecipeError):
             choose(tmp_path, recipe=name)
+
+
+def bring(folder: Path, name: str, made: Recipe) -> Path:
+    """A recipe of the project's own."""
+    path = folder / "demo" / PROJECT_FOLDER / f"{name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(dump(made))
+    return path
+
+
+def test_of_equally_near_ones_the_users_is_taken_and_of_others_the_nearest(tmp_path: Path) -> None:
+    """The user's, then what was pulled, then the project's own, then the shipped: only where they are equally near."""
+    near, far = recipe(), recipe(made=Fingerprint(nvcc="12.9.41"))
+    bring(tmp_path, "theirs", near)
+    pulled = keep(tmp_path, "pulled/somewhere/pulled", near)
+    mine = keep(tmp_path, "mine", near)
+
+    def chosen() -> str:
+        found = choose(tmp_path, nearest_recipe=True)
+        return found.name if found is not None else ""
+
+    assert chosen() == "mine"
+    mine.write_text(dump(far))
+    assert chosen() == "pulled"
+    pulled.write_text(dump(far))
+    assert chosen() == "theirs"
+
+
+def test_a_projects_own_says_so_and_goes_before_a_shipped_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the build learns goes to the user's folder, and not into the checkout."""
+    (tmp_path / "shipped").mkdir()
+    (tmp_path / "shipped" / "demo.toml").write_text(dump(recipe()))
+    monkeypatch.setattr(shelf, "shipped_folder", lambda: tmp_path / "shipped")
+    bring(tmp_path, "theirs", recipe())
+    found = choose(tmp_path, nearest_recipe=True)
+    assert found is not None
+    assert found.lines[0].startswith("recipe    theirs (measured, 2 runs, the project's own)")
+    assert found.new_file == tmp_path / "data" / "recipes" / "theirs.toml"
+    by_name = choose(tmp_path, recipe="theirs")
+    assert by_name is not None
+    assert by_name.recipe == recipe()
+
+
+def test_a_checkouts_recipe_sets_no_variable_and_a_hostile_one_is_passed_over(tmp_path: Path) -> None:
+    """It comes from whoever wrote the checkout: the settings are words, and the next recipe is taken for a bad one."""
+    setting = Setting(name="NVTE_FRAMEWORK", value="jax")
+    bring(tmp_path, "a", recipe(environment=(setting,)))
+    found = choose(tmp_path, nearest_recipe=True)
+    assert found is not None
+    assert found.lines[-1].endswith("and does not get: NVTE_FRAMEWORK=jax")
+    good = dump(recipe(environment=(setting,)))
+    for evil in (good.replace("NVTE_FRAMEWORK", "LD_PRELOAD"), good.replace("src/a.cu", "../../a.cu"), "command = 'x'"):
+        bring(tmp_path, "a", recipe()).write_text(evil)
+        assert choose(tmp_path, nearest_recipe=True) is None
 
 
 def test_a_new_recipe_goes_in_place_of_the_users_own_and_never_into_the_package(tmp_path: Path) -> None:
