@@ -148,6 +148,7 @@ def test_a_server_that_nobody_vouches_for_is_not_asked(program: Program, site: S
     done = program.run("recipe", "pull", site.url, "--key", site.key.print)
     assert done.returncode == 89
     assert "certificate" in done.stderr.lower()
+    assert "SSL_CERT_FILE" in done.stderr
     assert site.asked == []
 
 

@@ -43,7 +43,7 @@ KEY_FILE = "recipe-key"
 def pull(
     where: Annotated[str, typer.Argument(metavar="WHERE", help="A folder with an index, or its address: https://….")],
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME…]", help="Recipes or projects.  [default: all]")
+        list[str] | None, typer.Argument(metavar="NAME…", help="Recipes or projects.  [default: all]")
     ] = None,
     key: Annotated[
         str,

@@ -26,6 +26,7 @@ from builddoctor.core.errors import RecipeError, SourceNotFoundError, UsageError
 from builddoctor.core.recipe import LARGEST_FILE, Recipe
 from builddoctor.core.recipe_index import IndexedRecipe, KeyPrint, PullSource, RecipeIndex, RecipeName
 from builddoctor.core.units import counted, escaped, one_line, printable, shell_word
+from builddoctor.projects.sources.web import NotThereError, Web, shown
 from builddoctor.recipes.match import squeezed
 from builddoctor.recipes.recipe_file import recipe_of
 from builddoctor.recipes.shelf import PULLED, SOURCE, is_safe, pull_source, user_folder
@@ -35,6 +36,8 @@ INDEX = "index.json"
 SIGNATURE = "index.json.sig"
 LARGEST_INDEX = 1024 * 1024
 """bytes; a thousand recipes have 400 KB"""
+
+_NO_ANSWER = "try again, or ask those who keep it; PIP_CERT or SSL_CERT_FILE names a file with other certificates"
 
 MOST_PULLED = 256 * 1024 * 1024
 """bytes of all recipes of one pull"""
@@ -96,6 +99,7 @@ class Place:
             reason = getattr(error, "strerror", None) or str(error)
             raise RecipeError(f"{self.file(name)}: {escaped(reason)}", hint=hint) from error
         except SourceNotFoundError as error:
+            hint = hint if isinstance(error, NotThereError) else _NO_ANSWER
             raise RecipeError(str(error), hint=hint) from error
         if len(content) > most_bytes:
             raise RecipeError(f"{self.file(name)}: it is larger than {most_bytes} bytes", hint=hint)
@@ -108,8 +112,6 @@ class Place:
                 if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                     raise ValueError("no plain file")
                 return stream.read(most_bytes + 1)
-        from builddoctor.projects.sources.web import Web
-
         return Web(self._env).page(f"{self._url}/{name}", most_bytes=most_bytes, allowed=is_safe)[0]
 
 
@@ -257,7 +259,12 @@ def index_there(place: Place, key: SigningKey) -> RecipeIndex:
     """
     if not (place.folder / INDEX).exists() and not (place.folder / SIGNATURE).exists():
         return RecipeIndex(schema=1, recipes=())
-    found = read_index(place)
+    try:
+        found = read_index(place)
+    except RecipeError as error:
+        files = shell_word(str(place.folder / INDEX))
+        anew = f"if you vouch for all that is in that folder: `rm -f {files} {files}.sig`, and push every recipe again"
+        raise RecipeError(str(error), hint=anew) from error
     if found.key != key.print:
         raise RecipeError(
             f"{place.shown} has an index signed by {found.key}, and your key is {key.print}",
@@ -301,8 +308,6 @@ def _index(content: bytes, where: str) -> RecipeIndex:
 
 def _base(url: str) -> str:
     """Raises UsageError and RecipeError."""
-    from builddoctor.projects.sources.web import shown
-
     parts = urllib.parse.urlsplit(url)
     if parts.query or parts.fragment:
         raise UsageError(

@@ -300,8 +300,9 @@ def test_an_index_is_renewed_by_its_own_key_alone(folder: Path, key: SigningKey,
     with pytest.raises(RecipeError, match="has an index signed by"):
         index_there(place, other)
     (folder / INDEX).write_bytes((folder / INDEX).read_bytes() + b" ")
-    with pytest.raises(RecipeError, match="does not fit its index"):
+    with pytest.raises(RecipeError, match="does not fit its index") as refused:
         index_there(place, key)
+    assert f"rm -f {folder}/index.json {folder}/index.json.sig" in refused.value.hint
     (folder / INDEX).unlink()
     with pytest.raises(RecipeError, match=r"index\.json"):
         index_there(place, key)
