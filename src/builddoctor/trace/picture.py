@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from builddoctor.core.events import Header, Summary
+from builddoctor.core.events import Header, NodeSeen, Summary
 
 GROUPS = ("cicc", "ptxas", "cudafe++", "cc1plus", "ld", "other")
 """Tools as pictures tell them apart."""
@@ -67,6 +67,8 @@ class Run(msgspec.Struct, kw_only=True):
     """what it needed and what there was, in words; empty when it did not wait for memory"""
     outcome: str = ""
     """empty where the trace ends before it does"""
+    node: str = ""
+    """the other machine that it ran on, or ``phase.STORE``"""
     attempt: int = 1
     input_mib: float = 0.0
     cpu_s: float = 0.0
@@ -117,6 +119,8 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     lanes: int
     finished: frozenset[str]
     """units that were seen to their end"""
+    nodes: tuple[NodeSeen, ...]
+    """other machines, as they were seen last"""
     last_at_s: float
     summary: Summary | None
 

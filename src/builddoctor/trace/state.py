@@ -31,6 +31,7 @@ from builddoctor.core.events import (
     InputsKept,
     Kill,
     MemorySampled,
+    NodeSeen,
     Note,
     OutputFinding,
     OutputTail,
@@ -302,6 +303,8 @@ class BuildState:
         self.held_mib = 0.0
         """what running phases hold, as last said"""
         self.units: list[UnitState] = []
+        self.nodes: dict[str, NodeSeen] = {}
+        """other machines that ran phases, or could have"""
         self.open_units: dict[str, UnitState] = {}
         """units that have begun and not ended"""
         self.phases: dict[int, PhaseState] = {}
@@ -364,6 +367,7 @@ class BuildState:
                 _on(Warn, self._warned),
                 _on(Note, self._of_no_phase),
                 _on(Status, self._told_status),
+                _on(NodeSeen, self._node_seen),
                 _on(InputsKept, self._inputs_kept),
                 _on(SceneSeen, self._scene),
                 _on(OutputFinding, self._finding),
@@ -401,6 +405,9 @@ class BuildState:
         if self.header is None:
             self.header = event
             self._limits_mib = (event.budget_mib, event.limit_mib, event.limit_mib)
+
+    def _node_seen(self, event: NodeSeen) -> None:
+        self.nodes[event.node] = event
 
     def _unit_began(self, event: UnitBegan) -> None:
         unit = UnitState(event)
@@ -808,6 +815,7 @@ class BuildState:
             marks=tuple(marks),
             lanes=self.lanes,
             finished=frozenset(unit.unit.unit_id for unit in self.units if unit.ended),
+            nodes=tuple(self.nodes.values()),
             last_at_s=self.last_at_s,
             summary=self.summary,
         )
@@ -833,6 +841,7 @@ class BuildState:
             waited_s=run.waited_s,
             waited_for=words.hold_words(run.hold) if run.hold is not None else "",
             outcome=attempt.outcome,
+            node=attempt.elsewhere.node if attempt.elsewhere is not None else "",
             attempt=run.number,
             input_mib=row.input_mib,
             cpu_s=attempt.cpu_s,

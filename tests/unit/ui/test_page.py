@@ -13,6 +13,8 @@ import msgspec
 import pytest
 
 from builddoctor.core.errors import BuildDoctorError
+from builddoctor.core.events import NodeSeen
+from builddoctor.core.phase import STORE
 from builddoctor.core.verdict import Fix
 from builddoctor.diagnose.from_trace import judge
 from builddoctor.trace.analysis import read_build, take_picture
@@ -20,8 +22,9 @@ from builddoctor.trace.picture import Picture
 from builddoctor.trace.reader import TraceReader
 from builddoctor.ui.page import Library, digest_of, page, plotly
 from builddoctor.ui.page.payload import encoded, payload, short_names, units_of
-from builddoctor.ui.page.sections import started, text
+from builddoctor.ui.page.sections import about, started, text
 from builddoctor.ui.page.words import Words, words_of
+from support import trace_events as tr
 from support.made_traces import Made, many_units, unit_of, usual_units, write_trace
 from unit.builders import header
 
@@ -180,3 +183,40 @@ def test_start_is_written_as_people_do() -> None:
     assert started("2025-06-01T12:00:00+02:00") == "2025-06-01 10:00 UTC"
     assert started("yesterday") == "yesterday"
     assert header().started_at == "2025-01-01T00:00:00+00:00"
+
+
+def test_where_phases_ran_is_told() -> None:
+    """Nodes with their size and what they did, the store apart; a phase says where it ran and how it came back."""
+    picture = take_picture(
+        tr.events(
+            header(),
+            NodeSeen(at_s=0.1, node="<gpu2>", cores=8, budget_mib=4096.0, tools=("cicc",)),
+            *(_asked(1), tr.admitted(1.0, 1, 900, node="<gpu2>")),
+            tr.phase_ended(61.0, 1, "node-lost", peak_mib=0, wall_s=0, cpu_s=0, node="<gpu2>"),
+            tr.requeued(at_s=61.0, phase_id=1, reserve_mib=900, solo=False, lost_s=60.0),
+            tr.admitted(62.0, 1, 900, node=STORE),
+            tr.phase_ended(63.0, 1, peak_mib=800, wall_s=58, cpu_s=0, node=STORE),
+        )
+    )
+    told = about(picture)
+    assert "<dt>Node &lt;gpu2&gt;</dt><dd>8 cores, 4.0 GiB for phases; 1 phase, 1:00 with the way</dd>" in told
+    assert "<dt>Store</dt><dd>1 phase, 0:01 with the way</dd>" in told
+    data = payload(picture, units_of(picture))
+    assert data.runs.place == ["on <gpu2>", "from the store"]
+    assert data.outcomes[data.runs.outcome[0]] == "lost with the machine that it was sent to"
+    assert "on &lt;gpu2&gt;" in page(picture, WORDS, None, SMALL)
+
+
+def _asked(phase_id: int) -> tr.Events:
+    return tr.phase_asked(
+        at_s=0.5,
+        phase_id=phase_id,
+        unit_id=f"u{phase_id}",
+        kind="cicc",
+        tool="cicc",
+        source="src/a.cu",
+        arch="sm_90",
+        estimate_mib=100.0,
+        reserve_mib=120.0,
+        estimate_source="prior",
+    )

@@ -84,7 +84,7 @@ function jobTraces() {
 function runText(run) {
   const line = [
     `<b>${plain(unitName(run))}</b>`,
-    `${plain(phaseName(run))}${runs.attempt[run] > 1 ? `, run ${runs.attempt[run]}` : ""}`,
+    `${plain(phaseName(run))}${runs.attempt[run] > 1 ? `, run ${runs.attempt[run]}` : ""}${runs.place[run] ? `, ${plain(runs.place[run])}` : ""}`,
     `peak ${gib(runs.peak[run])}, expected ${gib(runs.estimate[run])}, reserved ${gib(runs.reserve[run])}`,
     `${clock(runs.start[run])} to ${clock(runs.end[run])} (${(runs.end[run] - runs.start[run]).toFixed(1)} s)`,
   ];

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from builddoctor.core.phase import STORE
 from builddoctor.core.units import one_line
 from builddoctor.trace.picture import GROUPS, Picture, Run
 
@@ -22,10 +23,12 @@ OUTCOME_WORDS = {
     "killed-by-kernel": "killed by the kernel for memory",
     "killed-by-us": "ended by builddoctor",
     "killed-outside": "killed from outside",
+    "killed-there": "too large for the machine that it was sent to",
+    "node-lost": "lost with the machine that it was sent to",
     "withdrawn": "withdrawn with the build",
     "": "still ran when the trace stopped",
 }
-BAD_OUTCOMES = ("failed", "killed-by-kernel", "killed-by-us", "killed-outside", "")
+BAD_OUTCOMES = ("failed", "killed-by-kernel", "killed-by-us", "killed-outside", "killed-there", "node-lost", "")
 
 ROOM_ABOVE = 1.12
 FAR_LIMIT = 2.5
@@ -53,6 +56,8 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
     waited_for: list[str]
     outcome: list[int]
     attempt: list[int]
+    place: list[str]
+    """in words; empty for this machine"""
 
 
 class Moments(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +134,13 @@ def short_names(names: Sequence[str]) -> list[str]:
     return [name.removeprefix(shared + "/") for name in names]
 
 
+def place_of(run: Run) -> str:
+    """Where it ran, in words; empty for this machine."""
+    if not run.node:
+        return ""
+    return "from the store" if run.node == STORE else f"on {one_line(run.node)}"
+
+
 def payload(picture: Picture, units: Units) -> Payload:
     """All columns."""
     moments = picture.moments
@@ -155,6 +167,7 @@ def payload(picture: Picture, units: Units) -> Payload:
             waited_for=[one_line(run.waited_for) for run in runs],
             outcome=[known.get(run.outcome, known["failed"]) for run in runs],
             attempt=[run.attempt for run in runs],
+            place=[place_of(run) for run in runs],
         ),
         moments=Moments(
             at_s=[round(each.at_s, 2) for each in moments],

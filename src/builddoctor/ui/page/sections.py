@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
-from builddoctor.core.phase import kind_words
+from builddoctor.core.phase import STORE, kind_words
 from builddoctor.core.plan import Scenario, WhatIf
 from builddoctor.core.units import format_clock, format_mib, one_line
 from builddoctor.core.verdict import Fix
 from builddoctor.trace.picture import GROUPS, Picture, Run
 from builddoctor.ui.layout import plural
-from builddoctor.ui.page.payload import BAD_OUTCOMES, CSS_OF, OUTCOME_WORDS, Units, worst
+from builddoctor.ui.page.payload import BAD_OUTCOMES, CSS_OF, OUTCOME_WORDS, Units, place_of, worst
 from builddoctor.ui.page.words import Words
 
 MOST_EVENTS = 200
@@ -173,11 +173,26 @@ def about(picture: Picture) -> str:
         ("Started", started(header.started_at)),
         ("Limited by", f"{header.limited_by} ({format_mib(header.limit_mib)} at the start)"),
         ("Cores", str(header.cores)),
+        *_elsewhere(picture),
         ("Window", f"{header.window} units open at once"),
         ("nvcc", f"{header.nvcc} {header.toolkit}".strip() or "none"),
         ("Trace", f"{header.trace_id}, written by builddoctor {header.builddoctor}"),
     )
-    return '<dl class="about">' + "".join(f"<dt>{name}</dt><dd>{text(value)}</dd>" for name, value in rows) + "</dl>"
+    return (
+        '<dl class="about">' + "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in rows) + "</dl>"
+    )
+
+
+def _elsewhere(picture: Picture) -> Iterable[tuple[str, str]]:
+    """Other machines, and the store: what they are, and what they did for this build."""
+    sizes = {
+        each.node: f"{plural(each.cores, 'core')}, {format_mib(each.budget_mib)} for phases" for each in picture.nodes
+    }
+    for name in dict.fromkeys([*sizes, *(run.node for run in picture.runs if run.node)]):
+        runs = [run for run in picture.runs if run.node == name]
+        did = f"{plural(len(runs), 'phase')}, {format_clock(sum(run.end_s - run.start_s for run in runs))} with the way"
+        title = "Store" if name == STORE else f"Node {one_line(name)}"
+        yield title, f"{sizes[name]}; {did}" if name in sizes else did
 
 
 def started(iso: str) -> str:
@@ -259,10 +274,11 @@ def _step(share: float) -> int:
 
 def _phase_in_words(run: Run) -> str:
     again = f", run {run.attempt}" if run.attempt > 1 else ""
+    place = f", {text(place_of(run))}" if run.node else ""
     waited = f", waited {format_clock(run.waited_s)}" if run.waited_s >= 1.0 else ""
     bad = f", {OUTCOME_WORDS.get(run.outcome, 'failed')}" if run.outcome in BAD_OUTCOMES else ""
     return (
-        f"{text(phase_name(run))}{again}: {format_mib(run.peak_mib)} of ~{format_mib(run.estimate_mib)}, "
+        f"{text(phase_name(run))}{again}{place}: {format_mib(run.peak_mib)} of ~{format_mib(run.estimate_mib)}, "
         f"{format_clock(run.end_s - run.start_s)}{waited}{bad}"
     )
 
