@@ -95,6 +95,8 @@ with open(os.path.join(here, "began-%d" % os.getpid()), "w") as file:
     file.write(output)
 while {waits} and not os.path.exists(os.path.join(here, "go")):
     time.sleep(0.02)
+held = bytearray({grows_mib} << 20)
+held[::4096] = b"x" * len(held[::4096])
 with open(output, "w") as file:
     file.write("# 1 \\"%s\\"\\n%s" % (output, source.upper()))
 print("made on the way", file=sys.stderr)
@@ -108,11 +110,14 @@ SOURCE = "int a;\n" * 400_000
 class Place:
     """A folder with a toolkit, a source, and a build of it."""
 
-    def __init__(self, folder: Path, *, waits: bool) -> None:
+    def __init__(self, folder: Path, *, waits: bool, grows_mib: int = 0) -> None:
+        """``waits``: the compiler does, for ``go``; then it takes so much memory."""
         self.folder = folder
         self.signs = folder / "signs"
         self.signs.mkdir()
-        self.toolkit = fake_toolkit(folder / "cuda", COMPILER.format(folder=str(self.signs), waits=waits))
+        self.toolkit = fake_toolkit(
+            folder / "cuda", COMPILER.format(folder=str(self.signs), waits=waits, grows_mib=grows_mib)
+        )
         self.source = folder / "in.cpp4.ii"
         self.source.write_text(SOURCE)
         self.output = folder / "out.cudafe1.cpp"

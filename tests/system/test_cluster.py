@@ -19,6 +19,7 @@ import pytest
 from builddoctor.cluster.keys import make_keys
 from builddoctor.core.events import Admit, NodeLost, NodeSeen, PhaseEnded, Requeue
 from builddoctor.core.phase import Outcome
+from support.memcg import memory_cgroup
 from support.nodes import Meeting, Place, await_that
 from support.program import PATIENCE_S
 
@@ -90,6 +91,30 @@ def test_a_node_that_goes_costs_the_phase_its_time_and_no_more(tmp_path: Path, m
     assert len(lost) == 1
     assert "is gone, or was not reached" in output
     place.program.check_traces()
+
+
+@pytest.mark.needs_memcg
+def test_a_limit_that_is_lowered_in_mid_phase_costs_the_phase_its_time_and_no_more(
+    tmp_path: Path, meeting: Meeting
+) -> None:
+    """What the node promised is no longer there: the phase ends there, and a larger node runs it."""
+    place = Place(tmp_path, waits=True, grows_mib=300)
+    with memory_cgroup(1 << 30) as small, memory_cgroup(2 << 30) as large:
+        meeting.worker("first", "--toolkit", str(place.toolkit), prefix=small.wrapped([]))
+        build = place.program.start(place.build(meeting))
+        place.began()
+        small.limit(int(small.used_mib + 100) << 20)
+        meeting.worker("second", "--toolkit", str(place.toolkit), prefix=large.wrapped([]))
+        place.go()
+        output, _ = build.communicate(timeout=PATIENCE_S)
+        assert build.returncode == 0, output
+        place.check()
+        ends = _ends(place)
+        assert [each.outcome for each in ends] == [Outcome.KILLED_THERE, Outcome.OK]
+        assert ends[0].node != ends[1].node != ""
+        assert large.kernel_kills == 0
+        place.program.check_traces()
+        meeting.close()
 
 
 def test_a_cluster_that_vanishes_leaves_a_local_build(tmp_path: Path, meeting: Meeting) -> None:
