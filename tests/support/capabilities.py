@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from support.memcg import hierarchy
+from support.slurm import has_slurm
 
+SBIN = "/usr/sbin:/sbin"
 CGROUP_V1 = Path("/sys/fs/cgroup/memory")
 
 
@@ -83,6 +85,11 @@ def has_qemu() -> bool:
     return all(shutil.which(name) is not None for name in programs)
 
 
+def has_sshd() -> bool:
+    """An ssh server that we may start: it wants root."""
+    return os.geteuid() == 0 and shutil.which("ssh") is not None and shutil.which("sshd", path=SBIN) is not None
+
+
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "nvcc": has_nvcc,
     "memcg": has_memcg,
@@ -93,6 +100,8 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "tmux": has_tmux,
     "qemu": has_qemu,
     "openssh": has_openssh,
+    "slurm": has_slurm,
+    "sshd": has_sshd,
     "cuda_packages": has_cuda_packages,
 }
 """Marker ``needs_NAME`` to the check."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import time
@@ -127,6 +128,16 @@ class Place:
     def build(self, meeting: Meeting, *, memory: str = SMALL) -> list[str]:
         options = [*meeting.for_builds, "--memory", memory, "--toolkit", str(self.toolkit)]
         return self.program.supervised(*self.command, options=options)
+
+    def pair(self, *options: str) -> list[str]:
+        """A build of two such sources at a time, of which one fits here."""
+        shutil.copy(self.source, self.folder / "in2.cpp4.ii")
+        here = self.folder
+        words = " & ".join(
+            f"nvcc -c --gen_c_file_name {here}/out{n}.cudafe1.cpp {here}/in{n}.cpp4.ii" for n in ("", "2")
+        )
+        named = ["--memory", SMALL, "--toolkit", str(self.toolkit), *options]
+        return self.program.supervised("sh", "-c", f"{words} & wait", options=named)
 
     def began(self, count: int = 1) -> list[int]:
         """Pids of compilers that began; waits for so many."""

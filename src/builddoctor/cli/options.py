@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from builddoctor.cluster.fleet import read_fleet
 from builddoctor.core.errors import ExtraMissingError, FolderNotWritableError, UsageError
 from builddoctor.core.request import RunRequest
 from builddoctor.core.units import parse_size_mib, parse_until_s, read_size_mib
@@ -78,8 +79,9 @@ ClusterOption = Annotated[
     str,
     typer.Option(
         "--cluster",
-        metavar="ADDRESS",
-        help="Other machines that run phases: what does not fit here, or waits. Such as tls://build-host:8786.",
+        metavar="ADDRESS|KIND:…",
+        help="Other machines that run phases: what does not fit here, or waits. Such as tls://build-host:8786, or "
+        "nodes that start and end with the build: local:4, ssh:hosts.txt, slurm:nodes=4,partition=NAME.",
     ),
 ]
 KeysOption = Annotated[
@@ -88,7 +90,8 @@ KeysOption = Annotated[
         "--keys",
         metavar="FOLDER",
         show_default=False,
-        help="The folder of the cluster's keys.  [default: ~/.config/builddoctor/cluster]",
+        help="The folder of the cluster's keys.  [default: ~/.config/builddoctor/cluster; for nodes that come with a "
+        "build, keys of its own]",
     ),
 ]
 
@@ -167,6 +170,7 @@ def make_request(
     if cores is not None and cores < 1:
         raise UsageError(f"--cores {cores}: a build needs at least 1", hint="leave it out to use all cores")
     chosen_cache(cache, os.environ)
+    fleet = read_fleet(cluster) if cluster else None
     if summary:
         _check_writable(Path(summary))
     return RunRequest(
@@ -190,12 +194,19 @@ def make_request(
         recipe=recipe,
         nearest_recipe=nearest_recipe,
         strategy=strategy,
-        cluster=cluster_address(cluster) if cluster else "",
-        cluster_keys=str(with_cluster(keys).absolute()) if cluster else "",
+        cluster=cluster_address(cluster) if cluster and fleet is None else "",
+        cluster_keys=_keys(keys, own=fleet is not None) if cluster else "",
+        fleet=fleet,
         store=_store_folder(store),
         store_mib=_store_mib(store_size) if store_size else None,
         until_s=parse_until_s(until, datetime.now().astimezone()) if until else None,
     )
+
+
+def _keys(folder: str, *, own: bool) -> str:
+    """``own``: nodes that come with the build get keys for it alone, where none are named."""
+    there = with_cluster(folder)
+    return "" if own and not folder else str(there.absolute())
 
 
 def with_cluster(folder: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +11,12 @@ import typer
 from builddoctor.cli import options
 from builddoctor.cli.options import archs_of
 from builddoctor.cli.output import JsonOption, json_text, page_signs, page_width, print_answer, print_notes, write_file
+from builddoctor.cluster.fleet import read_fleet
 from builddoctor.core.errors import ClusterError, UsageError
 from builddoctor.core.plan import Plan, PlanNode
 from builddoctor.core.units import escaped, parse_size_mib
 from builddoctor.doctor.examine import current_folder
-from builddoctor.plans.inputs import MOST_CORES, PlanHost, choose_for_plan, choose_host, figures_only
+from builddoctor.plans.inputs import PlanHost, choose_for_plan, choose_host, figures_only
 from builddoctor.plans.planner import make_plan
 from builddoctor.system.root import SystemRoot
 from builddoctor.ui.layout import UNICODE
@@ -24,9 +24,6 @@ from builddoctor.ui.plan_page import plan_page
 
 FILE_WIDTH = 100
 
-MOST_NODES = 256
-
-_DESCRIBED = re.compile(r"(\d{1,6})x(\d{1,6}):(.+)")
 
 Machine = Annotated[
     str,
@@ -63,9 +60,9 @@ def plan(
         str,
         typer.Option(
             "--cluster",
-            metavar="ADDRESS|COUNTxCORES:MEMORY",
+            metavar="ADDRESS|KIND:…",
             show_default=False,
-            help="What other machines would bring: those of a cluster, or as many as said, e.g. 4x8:32GiB.",
+            help="What other machines would bring, as `run` takes them: e.g. slurm:nodes=4,cores=8,memory=32GiB.",
         ),
     ] = "",
     keys: options.KeysOption = "",
@@ -81,7 +78,7 @@ def plan(
     Examples:
       builddoctor plan transformer_engine --arch gb200 --on gb200-node
       builddoctor plan . --cores 8 --memory 32GiB   # would it fit into that container?
-      builddoctor plan vllm --cluster 4x8:32GiB     # what would four more machines bring?
+      builddoctor plan vllm --cluster slurm:nodes=4   # what would four more machines like this one bring?
     """
     if not what.strip():
         raise UsageError("the name of the project is empty", hint="builddoctor plan .")
@@ -106,22 +103,20 @@ def plan(
 
 
 def _nodes(cluster: str, keys: str, like: PlanHost) -> tuple[PlanNode, ...]:
-    """Those that are there, or as they were described. Raises UsageError, ClusterError, ExtraMissingError."""
-    if (described := _DESCRIBED.fullmatch(cluster)) is None:
-        folder = options.with_cluster(keys)
-        from builddoctor.cluster.client import nodes_of
+    """Those that are there, or that a build would start. Raises UsageError, ClusterError, ExtraMissingError."""
+    if (fleet := read_fleet(cluster)) is not None:
+        # Where nothing is said they are like this one, or have a share of it.
+        shares = fleet.nodes + 1 if fleet.kind == "local" else 1
+        cores, memory_mib = fleet.cores or max(1, like.cores // shares), fleet.memory_mib or like.memory_mib / shares
+        each = figures_only(cores=cores, memory_mib=memory_mib, like=like)
+        return (PlanNode(cores=each.cores, budget_mib=round(each.budget_mib, 1)),) * fleet.nodes
+    folder = options.with_cluster(keys)
+    from builddoctor.cluster.client import nodes_of
 
-        facts = nodes_of(options.cluster_address(cluster), folder).values()
-        if not facts:
-            raise ClusterError(f"no node is at {cluster}", hint=f"`builddoctor worker {cluster}` on each of them")
-        return tuple(PlanNode(cores=each.cores, budget_mib=each.budget_mib) for each in facts)
-    count, cores, memory_mib = int(described[1]), int(described[2]), parse_size_mib(described[3])
-    if not 1 <= count <= MOST_NODES or not 1 <= cores <= MOST_CORES:
-        raise UsageError(f"--cluster {cluster}: no such machines", hint="--cluster 4x8:32GiB")
-    each = PlanNode(
-        cores=cores, budget_mib=round(figures_only(cores=cores, memory_mib=memory_mib, like=like).budget_mib, 1)
-    )
-    return (each,) * count
+    facts = nodes_of(options.cluster_address(cluster), folder).values()
+    if not facts:
+        raise ClusterError(f"no node is at {cluster}", hint=f"`builddoctor worker {cluster}` on each of them")
+    return tuple(PlanNode(cores=each.cores, budget_mib=each.budget_mib) for each in facts)
 
 
 def _show(made: Plan, trust: str, *, json: bool, output: str) -> None:

@@ -16,7 +16,7 @@ import itertools
 import logging
 import threading
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import dask.config
@@ -78,8 +78,19 @@ class Ticket:
 class Cluster:
     """The connection of one build."""
 
-    def __init__(self, address: str, keys: Path, *, programs: frozenset[str]) -> None:
-        """Connects. ``programs``: digests of this machine's. Raises ClusterError."""
+    def __init__(
+        self,
+        address: str,
+        keys: Path,
+        *,
+        programs: frozenset[str],
+        news: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """Connects. ``programs``: digests of this machine's. ``news``: what else is to be said, asked at each look.
+
+        Raises ClusterError.
+        """
+        self._news = news
         self._address = address
         self._programs = programs
         self._lock = threading.Lock()
@@ -100,7 +111,7 @@ class Cluster:
     def look(self) -> tuple[list[SeenNode], list[str]]:
         """The nodes that are there now, and sentences on workers that are of no use, each said once. Waits."""
         workers = self._workers()
-        words, self._words = self._words, []
+        words, self._words = [*self._words, *self._news()], []
         for address in workers:
             if address not in self._nodes and address not in self._refused:
                 words += self._meet(address)

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from distributed.security import Security
 
+from builddoctor.cluster.fleet import EXAMPLES
 from builddoctor.core.errors import ClusterError, UsageError
 from builddoctor.system.user_folders import usual_folder
 
@@ -110,7 +111,7 @@ def _write(path: Path, content: bytes) -> Path:
 def checked_address(address: str) -> str:
     """``tls://HOST:PORT``; the port may be left out. Raises UsageError: without TLS only this machine's own."""
     parts = urlsplit(address)
-    hint = "such as `tls://build-host:8786`, where `builddoctor cluster serve` runs"
+    hint = f"an address is that of `builddoctor cluster serve`; --cluster takes {EXAMPLES}"
     try:
         port, host = PORT if parts.port is None else parts.port, parts.hostname or ""
     except ValueError:

@@ -51,6 +51,8 @@ def main(argv: list[str]) -> int:
     """Serve until told to end."""
     settings = msgspec.json.decode(argv[1], type=NodeSettings)
     quiet()
+    # Told to end before it serves: its folder goes as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with dask.config.set(SETTINGS), tempfile.TemporaryDirectory(prefix="builddoctor-node-") as folder:
         node = _node(settings, Path(folder))
         security = security_for(settings.address, Path(settings.keys), "node")

@@ -1,10 +1,13 @@
 """What a build and the nodes of a cluster say to each other: a phase on its way, and what became of it.
 
-Covers: the shapes alone. Does *not* cover: which phases can be sent (``toolchain.travelling``), where they go
-(``scheduler.nodes``), or the transport (``cluster``).
+Covers: the shapes alone, and that of nodes which a user wants started.
+Does *not* cover: which phases can be sent (``toolchain.travelling``), where they go (``scheduler.nodes``), or the
+transport (``cluster``).
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 
@@ -13,6 +16,23 @@ NODE_PROGRAM = "builddoctor.cluster.node_program"
 
 FOLDER = "@folder@"
 """In the words of a command: the folder in which it runs."""
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that a build starts itself, and ends with itself: what ``--cluster`` says but for an address."""
+
+    kind: Literal["local", "ssh", "slurm"]
+    nodes: int
+    memory_mib: float | None = None
+    """of each node, at most; None: what it has (of this machine: a share)"""
+    cores: int | None = None
+    """of each node; None: as memory"""
+    host: str = ""
+    """address of this machine at which they meet; empty: any"""
+    hosts: tuple[tuple[str, ...], ...] = ()
+    """of ssh: a host each, and further words for its worker"""
+    job: tuple[tuple[str, str], ...] = ()
+    """of Slurm: further options of sbatch, such as ("partition", "gpu")"""
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):

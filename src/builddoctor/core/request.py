@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from builddoctor.core.cluster import Fleet
+
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One supervised build."""
@@ -54,7 +56,9 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str = ""
     """``--cluster``: address of other machines that may run phases"""
     cluster_keys: str = ""
-    """``--keys``: folder of that cluster's keys"""
+    """``--keys``: folder of that cluster's keys; of nodes that the build starts itself: empty for keys of its own"""
+    fleet: Fleet | None = None
+    """``--cluster``: nodes that the build starts itself"""
     store: str = ""
     """``--store``: folder with results of phases of earlier builds"""
     store_mib: float | None = None

@@ -22,7 +22,6 @@ from builddoctor.cluster.parcels import pack, program_digest, unpack
 from builddoctor.core.errors import ClusterError
 from builddoctor.core.events import NodeLost, NodeSeen
 from builddoctor.core.phase import Outcome
-from builddoctor.core.request import RunRequest
 from builddoctor.core.toolchain import HostCompiler, Toolkit
 from builddoctor.gates.protocol import Asked
 from builddoctor.runtime.sent_phases import LOST, Load, Returned
@@ -36,12 +35,19 @@ MOST_PACKED = 4
 """Files in memory are those of so many phases at a time."""
 
 
-def join(request: RunRequest, toolkit: Toolkit, compilers: Sequence[HostCompiler]) -> Cluster:
-    """The cluster that the user named, and who is there. Raises ClusterError."""
+def join(
+    address: str,
+    keys: str,
+    toolkit: Toolkit,
+    compilers: Sequence[HostCompiler],
+    *,
+    news: Callable[[], Sequence[str]] = tuple,
+) -> Cluster:
+    """The cluster there, and who is in it. ``news``: sentences on nodes that never came. Raises ClusterError."""
     inner = (program for compiler in compilers for program in compiler.programs)
     named = (*toolkit.tools, ("cicc", toolkit.cicc), *inner)
     programs = frozenset(program_digest(path) for name, path in named if name in TRAVELLERS)
-    return Cluster(request.cluster, Path(request.cluster_keys), programs=programs)
+    return Cluster(address, Path(keys), programs=programs, news=news)
 
 
 class Elsewhere:

@@ -67,6 +67,7 @@ from builddoctor.ui.screen import Listener, Screen
 
 if TYPE_CHECKING:
     from builddoctor.runtime.away import Elsewhere
+    from builddoctor.runtime.fleet import StartedFleet
     from builddoctor.runtime.stored_phases import StoredPhases
 
 GRACE_S = 5.0
@@ -118,28 +119,40 @@ def supervise(
     seen = settle_environment(env, system, own_homes=request.need_toolkit, remedy_for=remedied)
     env = seen.env
     sensor = MemorySensor(system, env=env, user_limit_mib=request.memory_mib, clock=clock)
-    prepared = prepare(request, env, system, sensor)
-    if request.doctor:
-        ahead = look_ahead(request, {**env, **dict(request.extra_env)}, system, prepared.toolkit)
-        seen = msgspec.structs.replace(seen, warnings=tuple(ahead))
-    if (recipe := choose_recipe(request, named_recipe, prepared.toolchain, env)) is not None:
-        seen = msgspec.structs.replace(seen, recipe=recipe)
-        say(recipe.lines)
-    ready()
-    trace_id = uuid.uuid4().hex[:6]
-    stamp = datetime.now(timezone.utc)
-    trace = TraceWriter(trace_file(env, request.trace, trace_id, stamp.strftime("%Y%m%d-%H%M%S.%f")[:-3]))
-    folder = run_folder(env)
-    try:
+    with contextlib.ExitStack() as stack:
+        folder = run_folder(env)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        fleet = _fleet(request, env, folder)
+        if fleet is not None:
+            stack.callback(fleet.close)
+        prepared = prepare(request, env, system, sensor, fleet=fleet)
+        if request.doctor:
+            ahead = look_ahead(request, {**env, **dict(request.extra_env)}, system, prepared.toolkit)
+            seen = msgspec.structs.replace(seen, warnings=tuple(ahead))
+        if (recipe := choose_recipe(request, named_recipe, prepared.toolchain, env)) is not None:
+            seen = msgspec.structs.replace(seen, recipe=recipe)
+            say(recipe.lines)
+        ready()
+        trace_id = uuid.uuid4().hex[:6]
+        stamp = datetime.now(timezone.utc)
+        trace = TraceWriter(trace_file(env, request.trace, trace_id, stamp.strftime("%Y%m%d-%H%M%S.%f")[:-3]))
+        stack.callback(trace.close)
         become_subreaper()
-        build = _Build(request, seen, prepared, trace, sensor, system, clock, folder, rules or Rules(), joined)
+        build = _Build(request, seen, prepared, trace, sensor, system, clock, folder, rules or Rules(), joined, fleet)
         finished = asyncio.run(build.run(build.header(trace_id, stamp), make_screen))
         if joined is not None and not finished.summary.units:
             trace.path.unlink(missing_ok=True)
         return finished
-    finally:
-        trace.close()
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fleet(request: RunRequest, env: Mapping[str, str], folder: Path) -> StartedFleet | None:
+    """Nodes that come with the build, where the user wants some."""
+    if request.fleet is None:
+        return None
+    # Only here: Dask takes half a second to load.
+    from builddoctor.runtime.fleet import StartedFleet
+
+    return StartedFleet(request.fleet, request.cluster_keys, env, folder)
 
 
 class _Build:
@@ -157,8 +170,10 @@ class _Build:
         folder: Path,
         rules: Rules,
         joined: Joined | None,
+        fleet: StartedFleet | None,
     ) -> None:
         self.request = request
+        self.fleet = fleet
         self.joined = joined
         self.seen = seen
         self.env = seen.env
@@ -407,7 +422,15 @@ class _Build:
         sharing = Sharing(self.env, phases, root=self.root, clock=self.clock, tell=log.tell, warn=warn)
         # Nothing of a build that others started is paused.
         top = own_pid(self.root) if self.joined is None else None
-        ungated = UngatedWatch(self.scheduler, phases, processes, root=self.root, clock=self.clock, top=top)
+        ungated = UngatedWatch(
+            self.scheduler,
+            phases,
+            processes,
+            root=self.root,
+            clock=self.clock,
+            top=top,
+            apart=self.fleet.pids if self.fleet is not None else tuple,
+        )
         recheck = RssRecheck(phases, processes, self.rules.crosscheck, clock=self.clock, tell=warn)
         sampler = Sampler(
             self.scheduler,

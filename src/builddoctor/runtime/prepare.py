@@ -33,7 +33,7 @@ from builddoctor.core.errors import (
     TraceError,
 )
 from builddoctor.core.events import Header
-from builddoctor.core.limits import MemoryReading, held_by
+from builddoctor.core.limits import COUNTED_BY_KERNEL, MemoryReading, held_by
 from builddoctor.core.phase import Outcome
 from builddoctor.core.request import RunRequest
 from builddoctor.core.toolchain import Toolkit
@@ -68,6 +68,7 @@ from builddoctor.ui.staged import is_stand_in
 
 if TYPE_CHECKING:
     from builddoctor.cluster.client import Cluster
+    from builddoctor.runtime.fleet import StartedFleet
 
 STOPS_ANY_COMMAND = frozenset(("memory-limit",))
 """With ``run`` it is not known what the command needs."""
@@ -154,9 +155,11 @@ def prepare(
     root: SystemRoot,
     sensor: MemorySensor,
     *,
+    fleet: StartedFleet | None = None,
     sleep: Sleep = time.sleep,
 ) -> Prepared:
-    """Settle everything, or raise what is in the way. ``sleep``: waits before memory is looked at again."""
+    """Settle everything, or raise what is in the way. ``fleet``: nodes that come with the build. ``sleep``: waits
+    before memory is looked at again."""
     if not sys.platform.startswith("linux"):
         raise PlatformError(
             f"builddoctor needs Linux; this is {sys.platform}",
@@ -170,9 +173,12 @@ def prepare(
     tools = _host_tools(env, fallback_folder, request.command)
     staged = request.strategy == "staged"
     host = stages_folder(cache) if staged else host_overlay(cache, tools)
-    cluster = _join(request, toolkit, tools)
+    # The user's own limit is the build's, not that of nodes beside it.
+    free_mib = min((each.headroom_mib for each in reading.levels if each.kind in COUNTED_BY_KERNEL), default=budget)
+    cluster = _join(request, toolkit, tools, fleet, cores=cores, free_mib=free_mib)
     # Units that other machines compile wait in as many places here.
-    wide = cores + (cluster.cores() if cluster is not None else 0)
+    away = cluster.cores() if cluster is not None else 0
+    wide = cores + max(away, fleet.cores(cores) if fleet is not None else 0)
     jobs = window(wide, budget, read_process_room(root))
     settings = knobs.settle(env, window=jobs, cores=cores, ignore_caps=request.ignore_caps)
     if staged:
@@ -207,9 +213,17 @@ def prepare(
     )
 
 
-def _join(request: RunRequest, toolkit: Toolkit | None, tools: HostTools) -> Cluster | None:
-    """The cluster that the user named. Raises ClusterError where it cannot be joined."""
-    if not request.cluster:
+def _join(
+    request: RunRequest,
+    toolkit: Toolkit | None,
+    tools: HostTools,
+    fleet: StartedFleet | None,
+    *,
+    cores: int,
+    free_mib: float,
+) -> Cluster | None:
+    """The cluster that the user named, or that comes with the build. Raises ClusterError where it cannot be joined."""
+    if not request.cluster and fleet is None:
         return None
     if toolkit is None:
         raise ClusterError(
@@ -219,7 +233,10 @@ def _join(request: RunRequest, toolkit: Toolkit | None, tools: HostTools) -> Clu
     # Only here: Dask takes half a second to load.
     from builddoctor.runtime.away import join
 
-    return join(request, toolkit, tools.compilers)
+    if fleet is None:
+        return join(request.cluster, request.cluster_keys, toolkit, tools.compilers)
+    address = fleet.join(toolkit.home, cores=cores, free_mib=free_mib)
+    return join(address, str(fleet.keys), toolkit, tools.compilers, news=fleet.news)
 
 
 def _store(request: RunRequest) -> StoreFolder | None:

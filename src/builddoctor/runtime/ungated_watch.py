@@ -9,6 +9,8 @@ While all memory is explained by phases, a look costs a few additions.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from builddoctor.core.events import Continue, Pause, PauseRefused, UngatedGone, UngatedProcess, UngatedSeen
 from builddoctor.core.limits import COUNTED_BY_KERNEL, MemoryReading
 from builddoctor.gates.stopping import Stopped
@@ -46,8 +48,10 @@ class UngatedWatch:
         root: SystemRoot,
         clock: Clock,
         top: int | None,
+        apart: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """``top``: the process below which they are; None: none is looked for."""
+        """``top``: the process below which they are; None: none is looked for. ``apart``: not these of them."""
+        self._apart = apart
         self.ungated_mib = 0.0
         """what all processes without gates held at the last walk; 0 while there is no need to know"""
         self._scheduler = scheduler
@@ -117,6 +121,7 @@ class UngatedWatch:
 
     def _walk(self, allowed: Allowance, phases_mib: float, at_s: float) -> UngatedSeen:
         tools = {live.tool_pid for live in self._phases.values() if live.tool_pid is not None}
+        tools.update(self._apart())
         tree = read_tree(self._root, self._top or 0, page_bytes=self._page_bytes, least_mib=LEAST_MIB, without=tools)
         self.ungated_mib = sum(each.anon_mib for each in tree)
         processes = tuple(

@@ -151,14 +151,21 @@ def test_the_page_or_json_goes_to_a_file(shelf: Path, tmp_path: Path, capsys: py
     assert main(["plan", path, "-o", str(tmp_path / "no" / "p")]) == 76
 
 
-def test_other_machines_as_described(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each like this one, with that many cores and that memory; what is no description and no address is refused."""
+def test_other_machines_as_run_would_start_them(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what is said of them, and else like this machine; local ones have a share of it. A mistype is refused."""
     path = str(put(shelf, "x", small()))
-    assert main(["plan", path, "--cores", "1", "--memory", "2GiB", "--cluster", "3x2:4GiB", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["cluster"]
-    assert [node["cores"] for node in told["nodes"]] == [2, 2, 2]
-    assert 2048 < told["nodes"][0]["budget_mib"] < 4096
-    assert told["makespan_s"] < 30
-    for words in ("0x2:4GiB", "3x2:64", "three", "999999x1:4GiB"):
+
+    def nodes(cluster: str) -> list[dict]:
+        assert main(["plan", path, "--cores", "4", "--memory", "8GiB", "--cluster", cluster, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["cluster"]["nodes"]
+
+    said = nodes("slurm:nodes=3,cores=2,memory=4GiB")
+    assert [node["cores"] for node in said] == [2, 2, 2]
+    assert 2048 < said[0]["budget_mib"] < 4096
+    (alike,) = nodes("slurm:nodes=1")
+    assert alike["cores"] == 4
+    assert 4096 < alike["budget_mib"] < 8192
+    assert nodes("local:3")[0]["cores"] == 1
+    for words in ("slurm:node=3", "slurm:nodes=0", "three", "local:x"):
         assert main(["plan", path, "--cluster", words]) == 64
         assert "hint" in capsys.readouterr().err
