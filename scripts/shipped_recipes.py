@@ -55,6 +55,9 @@ LIGHTGBM = Hazard(
 TE_MULTI = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 """What TransformerEngine 2.8 is built for with CUDA 13 where nothing is said (its CMakeLists.txt)."""
 
+WRITTEN_IN = ("sm_75", "sm_80", "sm_87", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
+"""What mamba-ssm 2.3.2 is built for with CUDA 13, whatever is asked for (its setup.py)."""
+
 FLASH_UNIT = re.compile(
     r"csrc/flash_attn/src/flash_(?P<kind>fwd_split|fwd|bwd)_hdim(?P<dim>\d+)_(?P<type>fp16|bf16)(?P<causal>_causal)?_sm80\.cu"
 )
@@ -344,6 +347,12 @@ SHIPPED = (
         "llama-cpp-python with CUDA",
         how="a sample: 68 of 323 units measured, 32 of them of the 144 CUDA units, 20 in part; the others as their "
         "nearest kin (peaks of the largest, times of the middle one), marked",
+    ),
+    *_each_arch(
+        "apex-25.09",
+        "Apex, its C++ and CUDA extensions",
+        how="with torch 2.12, whose headers are most of each unit; a sample: 17 of 37 units measured, all of amp_C among "
+        "them, another in part; the others as their nearest kin (peaks of the largest, times of the middle one), marked",
     ),
     Made(
         name="causal_conv1d-1.7.0-all-x86_64",
