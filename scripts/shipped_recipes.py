@@ -304,6 +304,14 @@ FLASH_HOW = (
     "a head dimension as the next larger or the largest that was measured, all marked"
 )
 
+KIN = "the others as their nearest kin (peaks of the largest, times of the middle one), marked"
+TORCH = "with torch 2.12, whose headers are most of each unit"
+
+MAMBA = (
+    "built with a setup.py that names sm_90 and sm_100 alone, where it names nine; with torch 2.12; a sample: "
+    "3 of 10 units measured"
+)
+
 SHIPPED = (
     _te(TE_100, TE_100),
     _te("transformer_engine-2.8-sm_100-aarch64", "transformer_engine-2.8-sm_100-aarch64-emulated"),
@@ -345,15 +353,27 @@ SHIPPED = (
     *_each_arch(
         "llama_cpp_python-0.3.36",
         "llama-cpp-python with CUDA",
-        how="a sample: 68 of 323 units measured, 32 of them of the 144 CUDA units, 20 in part; the others as their "
-        "nearest kin (peaks of the largest, times of the middle one), marked",
+        how=f"a sample: 68 of 323 units measured, 32 of them of the 144 CUDA units, 20 in part; {KIN}",
     ),
     *_each_arch(
         "apex-25.09",
         "Apex, its C++ and CUDA extensions",
-        how="with torch 2.12, whose headers are most of each unit; a sample: 17 of 37 units measured, all of amp_C among "
-        "them, another in part; the others as their nearest kin (peaks of the largest, times of the middle one), marked",
+        how=f"{TORCH}; a sample: 17 of 37 units measured, all of amp_C among them, another in part; {KIN}",
     ),
+    *_each_arch(
+        "deepspeed-0.19.8",
+        "DeepSpeed, fused Adam, LAMB and Lion, and its quantizer",
+        how=f"{TORCH}; a sample: 3 of 12 units measured, another in part; {KIN}",
+    ),
+    *_each_arch("mamba_ssm-2.3.2", "Mamba SSM", how=f"{MAMBA}; {KIN}"),
+    Made(
+        name="mamba_ssm-2.3.2-all-x86_64",
+        data="mamba_ssm-2.3.2-x86_64",
+        title="Mamba SSM",
+        derive=lambda recipe: for_archs(recipe, WRITTEN_IN),
+        how=f"{MAMBA}; {KIN}; for architectures that were not measured as for the more demanding of these, marked",
+    ),
+    *_each_arch("xgboost-3.4.1", "XGBoost with CUDA", how=f"a sample: X of Y units measured; {KIN}"),
     Made(
         name="causal_conv1d-1.7.0-all-x86_64",
         data="causal_conv1d-1.7.0-x86_64",
