@@ -365,10 +365,10 @@ SHIPPED = (
         "DeepSpeed, fused Adam, LAMB and Lion, and its quantizer",
         how=f"{TORCH}; a sample: 3 of 12 units measured, another in part; {KIN}",
     ),
-    *_each_arch("mamba_ssm-2.3.2", "Mamba SSM", how=f"{MAMBA}; {KIN}"),
+    *_each_arch("mamba_ssm-2.3.2.post1", "Mamba SSM", how=f"{MAMBA}; {KIN}"),
     Made(
-        name="mamba_ssm-2.3.2-all-x86_64",
-        data="mamba_ssm-2.3.2-x86_64",
+        name="mamba_ssm-2.3.2.post1-all-x86_64",
+        data="mamba_ssm-2.3.2.post1-x86_64",
         title="Mamba SSM",
         derive=lambda recipe: for_archs(recipe, WRITTEN_IN),
         how=f"{MAMBA}; {KIN}; for architectures that were not measured as for the more demanding of these, marked",
