@@ -98,13 +98,13 @@ def test_a_folder_is_a_project(shelf: Path, tmp_path: Path, capsys: pytest.Captu
 
 def test_no_recipe_says_how_to_make_one(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 89, and both commands."""
-    assert main(["plan", "deepspeed"]) == 89
+    assert main(["plan", "natten"]) == 89
     said = capsys.readouterr().err
-    assert "no recipe of deepspeed" in said
-    assert "builddoctor build deepspeed --trace" in said
+    assert "no recipe of natten" in said
+    assert "builddoctor build natten --trace" in said
     assert "builddoctor recipe from-trace" in said
-    assert main(["plan", "deepsped"]) == 89
-    assert "did you mean deepspeed?" in capsys.readouterr().err
+    assert main(["plan", "nattn"]) == 89
+    assert "did you mean natten?" in capsys.readouterr().err
 
 
 def test_other_architectures_are_said_and_widen_the_ranges(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
