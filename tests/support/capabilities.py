@@ -66,6 +66,10 @@ def has_openssh() -> bool:
     return shutil.which("ssh-keygen") is not None
 
 
+def has_cvise() -> bool:
+    return shutil.which("cvise") is not None
+
+
 def has_chromium() -> bool:
     """A browser for the page, and what drives it."""
     return shutil.which("chromium") is not None and shutil.which("chromedriver") is not None
@@ -98,6 +102,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "loop": has_loop,
     "chromium": has_chromium,
     "tmux": has_tmux,
+    "cvise": has_cvise,
     "qemu": has_qemu,
     "openssh": has_openssh,
     "slurm": has_slurm,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -14,15 +15,17 @@ import typer
 from builddoctor.cli.naming import BuildArgument, find_trace
 from builddoctor.cli.output import JsonOption, json_text, print_data, print_notes
 from builddoctor.core.errors import FolderNotWritableError, TraceError, UsageError
-from builddoctor.core.units import format_mib, parse_size_mib, printable, shell_word
-from builddoctor.gates.phase_replay import Repro
+from builddoctor.core.units import format_mib, parse_size_mib, parse_until_s, printable, shell_word
+from builddoctor.gates.phase_replay import Repro, nvcc_of
+from builddoctor.gates.reduction import find_cvise
 from builddoctor.gates.subprocesses import run_measured
-from builddoctor.runtime.reproducing import Reproducing, enough, write_text
+from builddoctor.runtime.reducing import Bounds, Reduced, Reducing, choose_bounds, reduced_lines
+from builddoctor.runtime.reproducing import Reproducing, enough, given_up, write_text
 from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.root import SystemRoot
 from builddoctor.trace.analysis import read_build
-from builddoctor.trace.report import PhaseRow, choose_phase
-from builddoctor.ui.repro_files import README, SCRIPT, readme_text
+from builddoctor.trace.report import PhaseRow, TraceReport, choose_phase
+from builddoctor.ui.repro_files import README, REDUCED_SCRIPT, SCRIPT, readme_text
 
 FREE_SHARE = 0.8
 """of the memory that is free now, for a step; in address space, which is more than what it holds"""
@@ -55,6 +58,7 @@ class Reproduced(msgspec.Struct, frozen=True, kw_only=True):
     input: str
     notes: list[str]
     run: Ran | None = None
+    reduced: Reduced | None = None
 
 
 def repro(
@@ -78,9 +82,31 @@ def repro(
     memory: Annotated[
         str,
         typer.Option(
-            "--memory", metavar="SIZE", help="Address space of each program.  [default: 80 % of the free memory]"
+            "--memory",
+            metavar="SIZE",
+            help="Address space of each program, with --reduce of all trials together.  [default: 80 % of the free "
+            "memory]",
         ),
     ] = "",
+    reduce: Annotated[
+        bool,
+        typer.Option(
+            "--reduce",
+            help="Make its input as small as it gets while the compiler still takes too much. Needs C-Vise (`cvise`).",
+        ),
+    ] = False,
+    beyond: Annotated[
+        str,
+        typer.Option(
+            "--beyond",
+            metavar="SIZE",
+            help="With --reduce: too much is more than this.  [default: 60 % of the peak; at most 2 GiB where it grew "
+            "without end]",
+        ),
+    ] = "",
+    time: Annotated[
+        str, typer.Option("--time", metavar="TIME", help="With --reduce: end after this, with the best so far.")
+    ] = "30m",
     json: JsonOption = False,
 ) -> None:
     """Write a folder that reproduces one phase of a build: its input, the command, and what happens.
@@ -92,11 +118,16 @@ def repro(
     Examples:
       builddoctor trace repro                       # the phase that failed last
       builddoctor trace repro last gelu.cu:cicc:sm_90 --run
+      builddoctor trace repro --reduce              # with an input of a few lines
     """
     path, phase = _which(trace, phase)
     report = read_build(path)
     row = choose_phase(report, phase)
     limit_mib = parse_size_mib(memory) if memory else _free_mib()
+    if beyond and not reduce:
+        raise UsageError("--beyond says what --reduce keeps", hint="builddoctor trace repro --reduce --beyond 1GiB")
+    total_s = parse_until_s(time, datetime.now().astimezone())
+    bounds = _bounds(report, row, limit_mib, beyond) if reduce else None
     folder = Path(output or _folder_name(row))
     new = _make_folder(folder)
     reproducing = Reproducing(
@@ -105,16 +136,21 @@ def repro(
     try:
         made, how = reproducing.make(row)
         ran = _run(folder, limit_mib, (SCRIPT, *made.files)) if run else None
-        write_text(folder / README, readme_text(made, _said(ran)))
+        reduced = _reduce(made, report, folder, bounds, total_s) if bounds is not None else None
+        small = () if reduced is None else reduced_lines(reduced)
+        write_text(folder / README, readme_text(made, _said(ran), small))
     except BaseException:
         _clear(folder, itself=new)
         raise
     if json:
-        print_data(json_text(_reproduced(folder, row, made, how, ran), pretty=True))
+        print_data(json_text(_reproduced(folder, row, made, how, ran, reduced), pretty=True))
+        _leave(reduced)
         return
     print_data(printable(str(folder.absolute())))
     print_notes([f"{made.what}: its input was {how}", *made.notes, *_said(ran)])
-    print_notes([f"run it: {'LIMIT_MIB=8000 ' if made.endless else ''}sh {shell_word(str(folder / SCRIPT))}"])
+    script = SCRIPT if reduced is None else REDUCED_SCRIPT
+    print_notes([*small, f"run it: {'LIMIT_MIB=8000 ' if made.endless else ''}sh {shell_word(str(folder / script))}"])
+    _leave(reduced)
 
 
 def _which(trace: str, phase: str) -> tuple[Path, str]:
@@ -148,6 +184,42 @@ def _run(folder: Path, limit_mib: float, files: tuple[str, ...]) -> Ran:
     )
 
 
+def _bounds(report: TraceReport, row: PhaseRow, limit_mib: float, beyond: str) -> Bounds:
+    """Of a reduction. Raises ExtraMissingError and ReproError before anything is written."""
+    find_cvise(os.environ)
+    return choose_bounds(
+        peak_mib=row.peak_mib,
+        endless=bool(given_up(report, row)),
+        memory_mib=limit_mib,
+        cores=len(os.sched_getaffinity(0)),
+        wanted_mib=parse_size_mib(beyond) if beyond else None,
+    )
+
+
+def _reduce(made: Repro, report: TraceReport, folder: Path, bounds: Bounds, total_s: float) -> Reduced:
+    return Reducing(
+        made,
+        folder=folder,
+        env=_with_its_nvcc(report),
+        bounds=bounds,
+        total_s=total_s,
+        cvise=find_cvise(os.environ),
+        tell=lambda text: print_notes([text]),
+    ).reduce()
+
+
+def _leave(reduced: Reduced | None) -> None:
+    """After Ctrl-C: what was made is there and said, but it is not what was asked for."""
+    if reduced is not None and reduced.ended == "interrupted":
+        raise typer.Exit(130)
+
+
+def _with_its_nvcc(report: TraceReport) -> dict[str, str]:
+    """The environment in which the script finds the build's nvcc, where it is still there."""
+    nvcc = nvcc_of(report.header.toolkit, os.environ)
+    return {**({"NVCC": nvcc} if nvcc else {}), **os.environ}
+
+
 def _said(ran: Ran | None) -> tuple[str, ...]:
     if ran is None:
         return ()
@@ -158,10 +230,12 @@ def _said(ran: Ran | None) -> tuple[str, ...]:
     return (f"it was run in {format_mib(ran.limit_mib)} of address space, and ended with {how}: {took}",)
 
 
-def _reproduced(folder: Path, row: PhaseRow, made: Repro, how: str, ran: Ran | None) -> Reproduced:
+def _reproduced(
+    folder: Path, row: PhaseRow, made: Repro, how: str, ran: Ran | None, reduced: Reduced | None
+) -> Reproduced:
     return Reproduced(
         folder=str(folder.absolute()),
-        files=sorted((SCRIPT, README, *made.files)),
+        files=sorted((SCRIPT, README, *made.files, *((reduced.file, reduced.script) if reduced else ()))),
         command=f"sh {shell_word(str(folder.absolute() / SCRIPT))}",
         phase_id=row.phase_id,
         phase=made.what,
@@ -169,6 +243,7 @@ def _reproduced(folder: Path, row: PhaseRow, made: Repro, how: str, ran: Ran | N
         input=how.split()[0],
         notes=list(made.notes),
         run=ran,
+        reduced=reduced,
     )
 
 

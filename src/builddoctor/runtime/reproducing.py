@@ -150,7 +150,7 @@ class Reproducing:
             notes=tuple(notes),
             peak_mib=row.peak_mib,
             wall_s=_last(row).wall_s,
-            endless=bool(_given_up(self._report, row)),
+            endless=bool(given_up(self._report, row)),
             builddoctor=builddoctor.__version__,
         )
         write_text(self._folder / SCRIPT, script_text(made), executable=True)
@@ -185,7 +185,7 @@ def _happened(report: TraceReport, row: PhaseRow) -> tuple[str, ...]:
         lines.append(f"it grew by {format_mib(last.peak_mib / last.wall_s)} a second on average")
     if last.killed_for:
         lines.append(f"builddoctor ended it: {last.killed_for}")
-    return (*lines, *_given_up(report, row))
+    return (*lines, *given_up(report, row))
 
 
 def _by_name(text: str, row: PhaseRow) -> str:
@@ -193,7 +193,8 @@ def _by_name(text: str, row: PhaseRow) -> str:
     return text.replace(row.source, os.path.basename(row.source)) if row.source else text
 
 
-def _given_up(report: TraceReport, row: PhaseRow) -> list[str]:
+def given_up(report: TraceReport, row: PhaseRow) -> list[str]:
+    """What was said when the build gave the phase up; nothing where it did not."""
     return [event.text for event in report.events if event.kind == "give-up" and event.phase_id == row.phase_id]
 
 

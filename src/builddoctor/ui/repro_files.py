@@ -16,6 +16,9 @@ from builddoctor.core.units import escaped, format_clock, format_mib
 from builddoctor.gates.phase_replay import Repro
 
 SCRIPT, README = "repro.sh", "README.txt"
+REDUCED_SCRIPT = "reduced.sh"
+"""Runs the phase on what a reduction left of its input."""
+
 WIDTH = 100
 _CUDA_TOOLS = ("cudafe++", "cicc", "ptxas", "fatbinary", "nvlink")
 _IN_GCC = ("cc1", "cc1plus", "collect2", "lto1")
@@ -30,7 +33,7 @@ LD_LIBRARY_PATH="$(setting LD_LIBRARY_PATH)${LD_LIBRARY_PATH:-}"
 NVVMIR_LIBRARY_DIR=$(setting NVVMIR_LIBRARY_DIR)
 export PATH LD_LIBRARY_PATH NVVMIR_LIBRARY_DIR
 tool=@NAME@
-command -v "$tool" >/dev/null || { echo "no $tool: is nvcc on PATH? NVCC=/path/to/nvcc sh repro.sh" >&2; exit 127; }
+command -v "$tool" >/dev/null || { echo "no $tool: is nvcc on PATH? NVCC=/path/to/nvcc sh @SCRIPT@" >&2; exit 127; }
 """
 _FIND_IN_GCC = """\
 # The @DRIVER@ that has it, from PATH, or CXX=/path/to/it; it says itself where its programs are.
@@ -39,8 +42,8 @@ tool=$("${CXX:-@DRIVER@}" -print-prog-name=@NAME@)
 """
 
 
-def script_text(repro: Repro) -> str:
-    """``repro.sh``."""
+def script_text(repro: Repro, script: str = SCRIPT) -> str:
+    """``repro.sh``, or the one for the reduced input."""
     name = os.path.basename(repro.tool)
     lines = [
         "#!/bin/sh",
@@ -48,18 +51,18 @@ def script_text(repro: Repro) -> str:
         *_comment("; ".join(repro.versions)),
         *_comment(f"Made by builddoctor {repro.builddoctor} (trace repro)."),
         "#",
-        "# sh repro.sh                               without any limit",
-        "# LIMIT_MIB=8000 LIMIT_S=600 sh repro.sh    in 8000 MiB of address space, 10 minutes at most",
+        f"# sh {script}{' ' * 31}without any limit",
+        f"# LIMIT_MIB=8000 LIMIT_S=600 sh {script}    in 8000 MiB of address space, 10 minutes at most",
         "",
         'cd "$(dirname "$0")" || exit 1',
         'if [ -n "${LIMIT_MIB:-}" ]; then ulimit -v $((LIMIT_MIB * 1024)) || exit 1; fi',
         "",
     ]
-    return "\n".join([*lines, _find(repro, name) + _command(repro.argv), ""])
+    return "\n".join([*lines, _find(repro, name, script) + _command(repro.argv), ""])
 
 
-def readme_text(repro: Repro, run: tuple[str, ...] = ()) -> str:
-    """``README.txt``. ``run``: what came of running it here, a line each."""
+def readme_text(repro: Repro, run: tuple[str, ...] = (), reduced: tuple[str, ...] = ()) -> str:
+    """``README.txt``. ``run``: what came of running it here, a line each; ``reduced``: of making its input small."""
     careful = (
         ["It takes what memory there is. Run it with a limit: LIMIT_MIB=8000 sh repro.sh", ""] if repro.endless else []
     )
@@ -72,6 +75,7 @@ def readme_text(repro: Repro, run: tuple[str, ...] = ()) -> str:
         "sh repro.sh runs it again; README and script say how to limit its memory and time.",
         "The exit status is the program's own. To see its peak: /usr/bin/time -v sh repro.sh",
         "",
+        *_listed("The same with a small input (sh reduced.sh): it is all that needs to be sent", reduced),
         *careful,
         *_listed("Files", (SCRIPT, *repro.files)),
         *_listed("To know", repro.notes),
@@ -83,9 +87,9 @@ def readme_text(repro: Repro, run: tuple[str, ...] = ()) -> str:
     return "\n".join([*body, ""])
 
 
-def _find(repro: Repro, name: str) -> str:
+def _find(repro: Repro, name: str, script: str) -> str:
     if name in _CUDA_TOOLS:
-        return _FIND_NVCC.replace("@NAME@", name)
+        return _FIND_NVCC.replace("@NAME@", name).replace("@SCRIPT@", script)
     if name in _IN_GCC:
         driver = "gcc" if name == "cc1" else "g++"
         found = _GCC_MAJOR.search(repro.tool)

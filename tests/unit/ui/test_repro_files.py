@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from builddoctor.gates.phase_replay import Repro
-from builddoctor.ui.repro_files import README, SCRIPT, readme_text, script_text
+from builddoctor.ui.repro_files import README, REDUCED_SCRIPT, SCRIPT, readme_text, script_text
 
 ODD = ("a b.ii", "it's", '"q"', "$HOME", "`id`", "a\nb", "-DX=(1;2)", "", "*", "\\", "ü", "-o", "x" * 200)
 
@@ -75,3 +75,14 @@ def test_the_readme_says_what_happens_with_what_and_what_to_mind() -> None:
     assert "your source" in text
     assert "LIMIT_MIB" not in readme_text(made())
     assert README == "README.txt"
+
+
+def test_a_reduced_input_has_a_script_of_its_own_and_a_place_in_the_readme() -> None:
+    """The script names itself, and the README says that this one is to be sent."""
+    script = script_text(made(argv=("reduced-a.ii",)), REDUCED_SCRIPT)
+    assert "sh reduced.sh" in script
+    assert SCRIPT not in script
+    text = readme_text(made(), reduced=("reduced-a.ii: 14 lines (543 bytes), of 33766 lines (1,188,765 bytes)",))
+    assert "small input (sh reduced.sh)" in text
+    assert "  reduced-a.ii: 14 lines (543 bytes)" in text
+    assert "reduced" not in readme_text(made())
