@@ -17,6 +17,7 @@ from builddoctor.trace.analysis import read_build
 from builddoctor.trace.report import choose_phase
 from support.capabilities import find_nvcc
 from support.program import Program
+from support.runaway_source import runaway_source
 
 pytestmark = pytest.mark.needs_nvcc
 
@@ -57,12 +58,12 @@ class Project:
         return made.rename(moved), json.loads(done.stdout)
 
 
-def run_it(folder: Path, *, memory_mib: float = MOST_MIB, limit_mib: int = 0) -> MeasuredRun:
+def run_it(folder: Path, *, memory_mib: float = MOST_MIB, limit_mib: int = 0, script: str = "repro.sh") -> MeasuredRun:
     """The script in an environment that is empty but for where nvcc and gcc are."""
     env = {"PATH": f"{os.path.dirname(os.path.realpath(find_nvcc() or ''))}:/usr/bin:/bin"}
     if limit_mib:
         env["LIMIT_MIB"] = str(limit_mib)
-    return run_measured(["sh", str(folder / "repro.sh")], cwd="/", env=env, memory_mib=memory_mib, timeout_s=60)
+    return run_measured(["sh", str(folder / script)], cwd="/", env=env, memory_mib=memory_mib, timeout_s=60)
 
 
 def test_each_phase_of_a_unit_runs_alone_and_takes_what_it_took(program: Program) -> None:
@@ -101,6 +102,31 @@ def test_a_front_end_that_ran_out_of_memory_does_so_again_from_what_was_kept(pro
     assert said["input"] == "kept"
     assert said["run"]["exit_code"] == 0
     again = run_it(folder, limit_mib=150)
+    assert again.exit_code == done.returncode == 4
+    assert "out of memory" in again.output
+
+
+@pytest.mark.needs_cvise
+def test_a_front_end_that_runs_away_does_so_on_a_few_lines(program: Program) -> None:
+    """cudafe++ in 700 MB of address space: of what was kept, 34,000 lines with CUDA's headers, the recursion is left.
+    It ends as the whole does, away from everything else."""
+    project = Project(program)
+    (project.source / "plans.cu").write_text(runaway_source(cuda=True))
+    done = project.build("sh", "-c", "ulimit -v 700000; exec nvcc -std=c++17 -c plans.cu -o plans.o")
+    assert "out of memory" in done.stderr
+    shutil.rmtree(project.source)
+    options = ("--reduce", "--beyond", "300MiB", "--memory", "2GiB", "--time", "6m")
+    folder, said = project.repro("plans.cu", *options)
+    small = said["reduced"]
+    assert (said["input"], small["notes"]) == ("kept", [])
+    assert small["grows_on"]
+    assert small["before_lines"] > 20_000
+    assert 100 * small["after_bytes"] < small["before_bytes"]
+    alone = program.folder / "alone"
+    alone.mkdir()
+    for name in (small["file"], small["script"]):
+        shutil.copy(folder / name, alone)
+    again = run_it(alone, limit_mib=680, script=small["script"])
     assert again.exit_code == done.returncode == 4
     assert "out of memory" in again.output
 

@@ -4,8 +4,8 @@ Stand-alone, standard library only, run as ``python -IS`` in a folder that holds
 
 - ``trial SETTINGS``: settings are JSON, as ``gates.reduction.Trial`` writes them. It runs ``script`` there, in bounded
   memory and time, ends it as soon as it holds more than ``beyond_mib``, and prints what was seen as one line of JSON.
-  Exit code 0: it grew beyond that. With ``clean`` also: until then the compiler had nothing to say against the text, and its
-  brackets are in pairs: what follows the place where it grows no compiler has ever read.
+  Exit code 0: it grew beyond that. With ``clean`` also: until then the compiler had nothing to say against the text,
+  and its brackets are in pairs: what follows the place where it grows no compiler has ever read.
 - ``within ADDRESS_MIB PROGRAM…``: becomes the program, in so much address space; it ends with whoever started it.
 
 Whatever happens to it, its compiler ends with it.
