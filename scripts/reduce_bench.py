@@ -41,10 +41,10 @@ def reduce(beyond: str, total: str) -> list[str]:
         print(row, file=sys.stderr, flush=True)
     source = runaway_source(cuda=True)
     return [
-        f"A source of {source.count(chr(10))} lines of ordinary code that hides a recursion over lists of types (public",
-        "reports of compilers that ran out of memory show this kind), built under a cgroup's limit of",
-        f"{LIMIT_MIB // 1024} GiB; then, on the input that was kept, `builddoctor trace repro --reduce --beyond {beyond}",
-        f"--time {total}`. Lines and bytes are of the preprocessed input.",
+        f"A source of {source.count(chr(10))} lines of ordinary code that hides a recursion over lists of types",
+        "(public reports of compilers that ran out of memory show this kind), built under a cgroup's limit of",
+        f"{LIMIT_MIB // 1024} GiB; then, on the input that was kept, `builddoctor trace repro --reduce",
+        f"--beyond {beyond} --time {total}`. Lines and bytes are of the preprocessed input.",
         "",
         HEAD,
         *rows,

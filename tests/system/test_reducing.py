@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from builddoctor.gates import trial_program
@@ -100,6 +103,25 @@ def test_ctrl_c_keeps_the_best_so_far(failed: Program) -> None:
     folder = failed.folder / "sent"
     assert (folder / "reduced-plans.ii").stat().st_size < (folder / "plans.ii").stat().st_size / 2
     assert still_runs_away(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.needs_cvise
+def test_a_kill_leaves_no_process(failed: Program) -> None:
+    """SIGKILL while C-Vise is at work: C-Vise and all that it started are gone with it."""
+    process = failed.start(failed.argv(*reduction(failed)))
+    assert process.stdout is not None
+    assert any("C-Vise goes on" in line for line in process.stdout)
+    below: list[psutil.Process] = []
+    while not any("cvise" in " ".join(each.cmdline()) for each in below[1:]):
+        assert process.poll() is None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            below = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    assert psutil.wait_procs(below, timeout=PATIENCE_S)[1] == []
+    # Nobody was left to do so.
+    shutil.rmtree(next(Path(failed.env["TMPDIR"]).iterdir()))
 
 
 @pytest.mark.needs_cvise

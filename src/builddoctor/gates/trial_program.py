@@ -6,7 +6,8 @@ Stand-alone, standard library only, run as ``python -IS`` in a folder that holds
   memory and time, ends it as soon as it holds more than ``beyond_mib``, and prints what was seen as one line of JSON.
   Exit code 0: it grew beyond that. With ``clean`` also: until then the compiler had nothing to say against the text,
   and its brackets are in pairs: what follows the place where it grows no compiler has ever read.
-- ``within ADDRESS_MIB PROGRAM…``: becomes the program, in so much address space; it ends with whoever started it.
+- ``within ADDRESS_MIB PROGRAM…``: runs the program in so much address space, as the leader of a process group; all of
+  that group ends when whoever started it does.
 
 Whatever happens to it, its compiler ends with it.
 """
@@ -35,8 +36,8 @@ LITERAL = re.compile(rb"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'")
 CLOSING = {ord(")"): ord("("), ord("]"): ord("["), ord("}"): ord("{")}
 
 
-def end_with_parent():
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def end_with_parent(number=signal.SIGKILL):
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def limit(kind, most):
@@ -160,12 +161,28 @@ def keep(name, best, seen):
                 json.dump(seen, file)
 
 
+def within(address_mib, words):
+    """C-Vise leaves processes behind when it is killed: they are of its group."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: os.killpg(os.getpgrp(), signal.SIGKILL))
+    end_with_parent(signal.SIGTERM)
+    child = os.fork()
+    if child == 0:
+        try:
+            end_with_parent()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            limit(resource.RLIMIT_AS, address_mib * 2**20)
+            limit(resource.RLIMIT_CORE, 0)
+            os.execv(words[0], words)
+        finally:
+            os._exit(127)
+    _, status = os.waitpid(child, 0)
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+
 def main(words):
-    end_with_parent()
     if words[0] == "within":
-        limit(resource.RLIMIT_AS, float(words[1]) * 2**20)
-        limit(resource.RLIMIT_CORE, 0)
-        os.execv(words[2], words[2:])
+        sys.exit(within(float(words[1]), words[2:]))
+    end_with_parent()
     with open(words[1]) as file:
         settings = json.load(file)
     sys.exit(trial(settings))

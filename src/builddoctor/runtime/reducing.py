@@ -33,8 +33,8 @@ LEAST_BEYOND_MIB = 64.0
 _TEXTS = (".ii", ".i", ".gpu", ".cu", ".cpp", ".cc", ".cxx", ".C", ".c", ".ptx")
 TELL_EVERY_S = 15.0
 MOST_PLACE_BYTES, SHORT_PLACE = 45, "/tmp"  # noqa: S108 - the folder in it is of this user alone
-ROUNDS = 3
-"""Sweeps at most: what the first could not leave out the second may."""
+ROUNDS = (False, True, True)
+"""Sweeps, into blocks or not: what one could not leave out the next may."""
 
 FINAL_SHARE = 2.0
 """Of what a trial must go beyond: how far the result is watched."""
@@ -221,15 +221,12 @@ class Reducing:
                 self._tell(f"{_size(smaller)} after {counted(self._trials_run, 'trial')}")
             return good
 
-        parts = top_level_parts(text)
-        for _ in range(ROUNDS):
-            before = len(parts)
-            parts = needed_parts(parts, still, go_on=lambda: deadline.left_s > 0)
-            if len(parts) == before:
-                break
+        swept = text
+        for into_blocks in ROUNDS:
+            parts = top_level_parts(swept, into_blocks=into_blocks)
+            swept = b"".join(needed_parts(parts, still, go_on=lambda: deadline.left_s > 0))
         if not deadline.left_s:
             return None
-        swept = b"".join(parts)
         within = format_clock(deadline.left_s)
         self._tell(f"{_size(swept)} are needed of {_size(text)}; C-Vise goes on with them, for {within} at most")
         try:

@@ -19,15 +19,16 @@ _LINES = (b"#", b".version", b".target", b".address_size")
 """What is a line by itself, in C or PTX."""
 
 
-def top_level_parts(text: bytes) -> list[bytes]:
-    """All of ``text``, cut after lines that end a declaration."""
+def top_level_parts(text: bytes, *, into_blocks: bool = False) -> list[bytes]:
+    """All of ``text``, cut after lines that end a declaration. ``into_blocks``: also of those in namespaces and in
+    extern "C" (a block's two braces can only go together: where there are hundreds, whole blocks go first)."""
     parts: list[bytes] = []
     lines: list[bytes] = []
     depth, opens = 0, False
     for line in text.splitlines(keepends=True):
         lines.append(line)
         bare = _LITERAL.sub(b"", line).rstrip()
-        block = depth == 0 and bool(_BLOCK.match(line))
+        block = into_blocks and depth == 0 and bool(_BLOCK.match(line))
         if block or (depth == 0 and (bare.startswith(_LINES) or (opens and bare.strip() == b"{"))):
             ends = True
         else:

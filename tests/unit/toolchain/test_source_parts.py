@@ -28,9 +28,17 @@ int four(T)
 
 
 def test_parts_are_whole_declarations_and_lose_no_byte() -> None:
-    """Braces in literals count for nothing; what a namespace or extern "C" holds is cut as well."""
-    parts = top_level_parts(HEADER)
-    assert b"".join(parts) == HEADER
+    """Braces in literals count for nothing; what a namespace or extern "C" holds is cut too where that is wanted."""
+    whole = top_level_parts(HEADER)
+    assert [part.split(b"\n")[0] for part in whole] == [
+        b'# 1 "a.h"',
+        b"typedef int a_t;",
+        b"namespace deep",
+        b'extern "C" {',
+        b"template <class T>",
+    ]
+    parts = top_level_parts(HEADER, into_blocks=True)
+    assert b"".join(parts) == b"".join(whole) == HEADER
     assert [part.split(b"\n")[0].strip() for part in parts] == [
         b'# 1 "a.h"',
         b"typedef int a_t;",
