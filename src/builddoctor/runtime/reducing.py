@@ -172,7 +172,11 @@ class Reducing:
                 good, at_end = trials.once(trial, final, Deadline(trial.wall_s))
                 best, seen = (final, at_end) if good else (best, seen)
             if ended != "interrupted":
-                seen = self._last_look(trials, trial, best) or seen
+                try:
+                    seen = self._last_look(trials, trial, best) or seen
+                except KeyboardInterrupt:
+                    # What was reached is whole; only this is not known of it.
+                    ended = "interrupted"
         return self._written(text, best, seen, ended)
 
     def _first(self, trials: Trials, text: bytes, deadline: Deadline) -> Trial:
@@ -197,7 +201,8 @@ class Reducing:
             raise ReproError(
                 f"here it takes {format_mib(seen.peak_mib)} with the whole input, not more than {beyond} ({how})"
                 + (f": {said}" if said else ""),
-                hint="--beyond with a smaller size, if that is still too much; else: is it the same compiler?",
+                hint=f"if that is too much as well: --beyond {max(64, int(0.8 * seen.peak_mib))}MiB; "
+                "else: is it the same compiler as in the build?",
             )
         if trials.once(open_trial, b"", deadline)[0]:
             raise ReproError(f"even without any input it takes more than {beyond}", hint="a larger --beyond")
