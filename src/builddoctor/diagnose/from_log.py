@@ -25,7 +25,7 @@ from builddoctor.diagnose.catalogue import Layer, cause_of, entry_of, fixes_of, 
 from builddoctor.diagnose.gpu_memory import GpuOom, judge_gpu
 from builddoctor.diagnose.kernel_log import FEWER_CANNOT, judge_kernel, of_a_build
 from builddoctor.diagnose.log_facts import SOURCE, Growth, LogFacts, Survey
-from builddoctor.diagnose.log_lines import Blocks
+from builddoctor.diagnose.log_lines import Blocks, Quote
 from builddoctor.diagnose.log_scanner import Reading, Scanner, failure
 from builddoctor.diagnose.remedies import ladder, values
 from builddoctor.diagnose.remedy_facts import RemedyFacts
@@ -87,6 +87,9 @@ OF_COMPANY: frozenset[Verdict] = frozenset((Verdict.PARALLEL, Verdict.TOO_BIG, V
 
 TRIED_OUT = re.compile(r"\bconftest\b|CMakeTmp\b|CMakeScratch\b|\bTryCompile\b|\bCMake(?:Error|Output|ConfigureLog)\b")
 """what configure steps try out may fail"""
+
+MUST_COMPILE = frozenset(("compiler-makes-nothing", "cmake-nvcc-broken", "cmake-nvcc-id-failed"))
+"""but for the compilers themselves: what stands below is why they do not work"""
 
 HARMLESS = re.compile(r"hit memory(?:\+swap)? limit at least once")
 """Slurm says so of full page cache too"""
@@ -159,13 +162,27 @@ def _nothing(why: str) -> Diagnosis:
 
 
 def _cause(reading: Reading, facts: LogFacts) -> Finding | None:
-    """The finding that is the cause: of the first failing step, what says it, else what hints at it; else of any."""
+    """The finding that is the cause: of the first failing step, what says it, else what hints at it; else of any. Of
+    equals the innermost layer's first."""
     for among in _by_step(reading, facts):
         for weight in (Weight.SAYS, Weight.HINTS):
-            found = next((each for each in among if each.weight == weight), None)
+            found = _innermost(each for each in among if each.weight == weight)
             if found is not None:
-                return _sender(found, reading.findings)
+                return _of_the_kill(_sender(found, reading.findings), among)
     return None
+
+
+def _of_the_kill(found: Finding, findings: Sequence[Finding]) -> Finding:
+    """Of a request for memory that was refused: the kill of another program, where there was one, for then it was all
+    the memory that ran out, and not a limit on one of them."""
+    if found.verdict is not Verdict.RLIMIT:
+        return found
+    kills = (each for each in findings if each.verdict is Verdict.PARALLEL and each.weight is Weight.SAYS)
+    return next(kills, found)
+
+
+def _innermost(findings: Iterable[Finding]) -> Finding | None:
+    return min(findings, key=lambda each: (layer_of(each.entry), each.line), default=None)
 
 
 def _guess(reading: Reading, facts: LogFacts) -> Finding | None:
@@ -180,11 +197,11 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
     if cause is not None and cause.weight is Weight.SAYS:
         return cause
     for among in _by_step(reading, facts):
-        errors = [each for each in among if each.weight in (Weight.HINTS, Weight.GUESSES, Weight.SHOWS)]
-        if errors:
-            return min(errors, key=lambda each: (layer_of(each.entry), each.line))
-    trails = [each for each in reading.findings if each.weight is Weight.TRAILS]
-    driver = min(trails, key=lambda each: (layer_of(each.entry), each.line), default=None)
+        errors = (each for each in among if each.weight in (Weight.HINTS, Weight.GUESSES, Weight.SHOWS))
+        if (first := _innermost(errors)) is not None:
+            hinted = cause is not None and layer_of(cause.entry) <= layer_of(first.entry)
+            return cause if hinted else first
+    driver = _innermost(each for each in reading.findings if each.weight is Weight.TRAILS)
     return None if driver is None else _said_before(reading, driver.line) or driver
 
 
@@ -197,10 +214,14 @@ _LACKS = re.compile(
     r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too old|too new|does not exist)\b"
 )
 _NO_REASON = re.compile(
-    r"(?i)\bwarning\b|\bnote: |^-- |^checking |\b(?:no|0) errors?\b|\bError \d+$|\bexit (?:code|status)\b|\bnon-zero\b"
+    r"(?i)\bwarning\b|\bnote: |^-- |^checking |\b(?:no|0) (?:errors?|failures?|failed|tests? failed)\b|\bError \d+$|\bexit (?:code|status)\b|\bnon-zero\b"
     r"|\bunfinished jobs\b|\brecipe for target\b|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
     r"|\bskipp"
 )
+
+
+def _speaks_of_failure(text: str) -> bool:
+    return bool(_FAILS.search(text) or _LACKS.search(text)) and not _NO_REASON.search(text)
 
 
 def _said_before(reading: Reading, line: int) -> Finding | None:
@@ -215,13 +236,23 @@ def _said_before(reading: Reading, line: int) -> Finding | None:
     return None
 
 
+def _any_wrong(reading: Reading) -> Finding:
+    """Of a log that ends badly, with no line that is known: the first that speaks of a failure, else the last one."""
+    numbered = _numbered(reading)
+    matter = [Quote(line=number, text=text) for number, text in numbered if MATTERS.search(text)]
+    last = Quote(line=reading.lines, text="") if not numbered else Quote(line=numbered[-1][0], text=numbered[-1][1])
+    said = reading.wrong or next(iter(matter), last)
+    return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=said.line, text=said.text)
+
+
 def _by_step(reading: Reading, facts: LogFacts) -> tuple[list[Finding], ...]:
     """Findings of the first step that failed, those from there on, all."""
     begin = 1
     if reading.failing is not None:
         begin = reading.failing if _is_ninja(reading, facts) else max(1, reading.failing - LINES_BEFORE_STEP)
     end = facts.failed[1].line if len(facts.failed) > 1 and _is_ninja(reading, facts) else reading.lines + 1
-    findings = [each for each in reading.findings if not TRIED_OUT.search(each.text)]
+    must = next((each.line for each in reading.findings if each.entry in MUST_COMPILE), reading.lines + 1)
+    findings = [each for each in reading.findings if each.line > must or not TRIED_OUT.search(each.text)]
     after = [each for each in findings if each.line >= begin]
     return [each for each in after if each.line < end], after, findings
 
@@ -347,19 +378,19 @@ def _of_kernel(kernel: tuple[Diagnosis, RemedyFacts], facts: LogFacts, cause: Fi
 
 def _of_nothing_known(reading: Reading, facts: LogFacts) -> Diagnosis:
     trails = [each for each in reading.findings if each.weight is Weight.TRAILS]
-    root = root_line(reading, facts, None) or _said_before(reading, reading.lines + 1)
     if reading.failing is None and not _ends_badly(reading, trails):
         if (grown := _growing(facts)) is not None:
             return grown
         why = "nothing in it says that anything failed" if reading.lines else "it is empty"
         return Diagnosis(verdict=None, confidence=Confidence.MEDIUM, died="", why=why)
-    said = f"the build itself says: {root.text}" if root is not None else "no line of it says why"
+    root = root_line(reading, facts, None) or _said_before(reading, reading.lines + 1) or _any_wrong(reading)
+    said = f"the build itself says: {root.text}"
     return Diagnosis(
         verdict=Verdict.UNKNOWN,
         confidence=Confidence.LOW,
         died=f"the step of line {reading.failing}" if reading.failing is not None else "",
         why=said,
-        root="" if root is None else _quoted(root),
+        root=_quoted(root),
         evidence=_last_that_matter(reading),
         fixes=ladder(Verdict.UNKNOWN, remedy_facts(facts)),
     )
@@ -371,6 +402,7 @@ def _ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
     numbered = _numbered(reading)
     bad = [number for number, text in numbered if wrong.is_it(text) and not HARMLESS.search(text)]
     bad += [number for number, text in numbered[-LAST_WORDS:] if ENDS_BADLY.search(text)]
+    bad += [number for number, text in numbered[-1:] if _speaks_of_failure(text) and not HARMLESS.search(text)]
     bad += [trail.line for trail in trails]
     said = [each for each in reading.findings if each.weight in (Weight.GUESSES, Weight.SHOWS)]
     bad += [each.line for each in said if layer_of(each.entry) < Layer.DRIVER.rank]

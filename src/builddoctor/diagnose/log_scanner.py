@@ -19,6 +19,7 @@ from builddoctor.diagnose.catalogue import Entry
 from builddoctor.diagnose.log_lines import (
     BLOCK,
     Lines,
+    Quote,
     Sieve,
     clean,
     starts_from_the_end,
@@ -62,6 +63,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """the last lines that are not empty, cleaned and masked"""
     tail_numbers: tuple[int, ...] = ()
     """of those lines"""
+    wrong: Quote | None = None
+    """the first line that says of anything that it went wrong"""
 
     def count(self, entry: str) -> int:
         """Lines that an entry knows."""
@@ -86,6 +89,7 @@ class Scanner:
         self._open: list[_Open] = []
         self._failing: int | None = None
         self._failed = 0
+        self._wrong: Quote | None = None
         self._succeeded = 0
 
     def feed(self, data: bytes) -> list[Finding]:
@@ -132,6 +136,7 @@ class Scanner:
             ok=succeeded > last_bad,
             tail=tuple(text[:LONGEST_SHOWN] for _, text in reversed(tail)),
             tail_numbers=tuple(number for number, _ in reversed(tail)),
+            wrong=self._wrong,
         )
 
     def _entries(self, block: bytes, words: set[bytes]) -> list[Finding]:
@@ -193,6 +198,8 @@ class Scanner:
         if self._failing is None and (start := self._step.first(block, words)) is not None:
             self._failing = line(start)
         if (start := self._failure.last(block, words)) is not None:
+            if self._wrong is None and (first := self._failure.first(block, words)) is not None:
+                self._wrong = Quote(line=line(first), text=clean(block[first : block.index(b"\n", first)])[:LONGEST_SHOWN])
             self._failed = line(start)
         if (start := self._success.last(block, words)) is not None:
             self._succeeded = line(start)
@@ -241,8 +248,10 @@ class _Open:
 
     def finding(self) -> Finding:
         """With what there is of it."""
-        message = " ".join(self._lines()[0]).partition(" Call Stack (most recent call first)")[0]
-        return _finding(self.known.entry, self._match, self._line, f"{self._text} {message}".rstrip())
+        below = self._lines()[0]
+        message = " ".join(below).partition(" Call Stack (most recent call first)")[0]
+        matches = [match for text in below if (match := self.known.pattern.search(text))]
+        return _finding(self.known.entry, self._match, self._line, f"{self._text} {message}".rstrip(), matches)
 
     def _lines(self) -> tuple[list[str], list[str]]:
         """Those of the message, and what is behind the empty one that ends it."""
@@ -252,8 +261,12 @@ class _Open:
         return texts[first:last], texts[last + 1 :]
 
 
-def _finding(entry: Entry, match: re.Match[str], line: int, text: str) -> Finding:
-    groups = ((name, one_line(mask_line(value))) for name, value in match.groupdict().items() if value is not None)
+def _finding(
+    entry: Entry, match: re.Match[str], line: int, text: str, below: Sequence[re.Match[str]] = ()
+) -> Finding:
+    """``below``: where the lines of the message that follow say something of their own; the first that does counts."""
+    said = {name: value for each in (*reversed(below), match) for name, value in each.groupdict().items() if value}
+    groups = ((name, one_line(mask_line(value))) for name, value in said.items())
     return Finding(
         entry=entry.name,
         verdict=entry.verdict,
