@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from builddoctor.core.units import shell_word
 from builddoctor.diagnose.case_facts import Case, System
-from builddoctor.diagnose.system_packages import INSTALLS, Installer, package_of
+from builddoctor.diagnose.system_packages import INSTALLS, Installer, named_in_code, package_of
 from builddoctor.projects.archs import Arch
 from builddoctor.projects.nvcc_archs import SPANS, release, span, spelled
 
@@ -26,6 +26,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
     nvcc = case.nvcc or said.get("found", "")
     return {
         **said,
+        "library_in_code": named_in_code(*(said.get(each, "") for each in ("symbol", "what", "file"))),
         "where": f"{said['file']}:{said['line']}: " if "file" in said and "line" in said else "",
         "nvcc": nvcc,
         "nvcc_or_another": nvcc or "another version",

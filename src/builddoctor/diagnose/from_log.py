@@ -182,13 +182,20 @@ def _of_the_kill(found: Finding, findings: Sequence[Finding]) -> Finding:
 
 
 def _innermost(findings: Iterable[Finding]) -> Finding | None:
-    return min(findings, key=lambda each: (layer_of(each.entry), each.line), default=None)
+    """A full disk before all others: it explains them, and they do not explain it."""
+    return min(
+        findings,
+        key=lambda each: (each.verdict is not Verdict.DISK_FULL, layer_of(each.entry), each.line),
+        default=None,
+    )
 
 
 def _guess(reading: Reading, facts: LogFacts) -> Finding | None:
     """Where nothing says or hints at a cause: the root line, if what mostly is behind its kind is known."""
     root = root_line(reading, facts, None)
-    return root if root is not None and root.weight is Weight.GUESSES else None
+    if root is None or root.weight is not Weight.GUESSES:
+        return None
+    return None if root.verdict is Verdict.NOT_A_BUILD and builds(reading, facts) else root
 
 
 def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Finding | None:
@@ -209,15 +216,21 @@ NEAR = 20
 """lines that are not empty, before a build tool's own: where the reason stands, if it stands anywhere"""
 
 _FAILS = re.compile(r"(?i)(?:\b|_)(?:error|fatal|failed|failure|bailing out)\b")
+_KILLED = re.compile(r"(?:[Kk]illed|[Tt]erminated|[Aa]borting)\b")
 _LACKS = re.compile(
     r"(?i)\b(?:cannot|can't|could ?n[o']t|unable to|not found|no such|missing|denied|invalid|unsupported|not supported"
     r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too old|too new|does not exist)\b"
 )
 _NO_REASON = re.compile(
-    r"(?i)\bwarning\b|\bnote: |^-- |^checking |\b(?:no|0) (?:errors?|failures?|failed|tests? failed)\b|\bError \d+$|\bexit (?:code|status)\b|\bnon-zero\b"
-    r"|\bunfinished jobs\b|\brecipe for target\b|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
+    r"(?i)\bwarning\b|\bnote: |^-- |^checking |\b(?:no|0) (?:errors?|failures?|failed|tests? failed)\b|\bError \d+$"
+    r"|\bexit (?:code|status)\b|\bnon-zero\b|\bunfinished jobs\b|\brecipe for target\b"
+    r"|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
     r"|\bskipp"
 )
+
+
+_WORDS = re.compile(r"[A-Za-z]{2}")
+_PROMPT = re.compile(r"^\S{0,80}[$#>]$")
 
 
 def _speaks_of_failure(text: str) -> bool:
@@ -229,7 +242,7 @@ def _said_before(reading: Reading, line: int) -> Finding | None:
     of an error, else of something that is missing."""
     told = {each.line for each in reading.findings}
     before = [each for each in _numbered(reading) if each[0] < line and each[0] not in told][-NEAR:]
-    for words in (_FAILS, _LACKS):
+    for words in (_FAILS, _LACKS, _KILLED):
         for number, text in before:
             if words.search(text) and not _NO_REASON.search(text):
                 return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=number, text=text)
@@ -402,7 +415,8 @@ def _ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
     numbered = _numbered(reading)
     bad = [number for number, text in numbered if wrong.is_it(text) and not HARMLESS.search(text)]
     bad += [number for number, text in numbered[-LAST_WORDS:] if ENDS_BADLY.search(text)]
-    bad += [number for number, text in numbered[-1:] if _speaks_of_failure(text) and not HARMLESS.search(text)]
+    last = [each for each in numbered if _WORDS.search(each[1]) and not _PROMPT.search(each[1])][-1:]
+    bad += [number for number, text in last if _speaks_of_failure(text) and not HARMLESS.search(text)]
     bad += [trail.line for trail in trails]
     said = [each for each in reading.findings if each.weight in (Weight.GUESSES, Weight.SHOWS)]
     bad += [each.line for each in said if layer_of(each.entry) < Layer.DRIVER.rank]
@@ -591,6 +605,11 @@ _BUILD = re.compile(
 def of_host_memory(cause: Finding) -> bool:
     """A kill for memory, or one that looks like it, of something that may be no build."""
     return cause.verdict is Verdict.PARALLEL or cause.entry in OF_TRAINING or cause.entry in OF_JOBS_MEMORY
+
+
+def builds(reading: Reading, facts: LogFacts) -> bool:
+    """Something in it is of a build: a step that failed, or a compiler at the end."""
+    return reading.failing is not None or bool(facts.command) or any(_BUILD.search(text) for text in reading.tail)
 
 
 def in_training(entry: str, tail: Sequence[str], command: str) -> bool:

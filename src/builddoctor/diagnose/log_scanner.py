@@ -199,7 +199,8 @@ class Scanner:
             self._failing = line(start)
         if (start := self._failure.last(block, words)) is not None:
             if self._wrong is None and (first := self._failure.first(block, words)) is not None:
-                self._wrong = Quote(line=line(first), text=clean(block[first : block.index(b"\n", first)])[:LONGEST_SHOWN])
+                text = clean(block[first : block.index(b"\n", first)])[:LONGEST_SHOWN]
+                self._wrong = Quote(line=line(first), text=text)
             self._failed = line(start)
         if (start := self._success.last(block, words)) is not None:
             self._succeeded = line(start)
@@ -261,9 +262,7 @@ class _Open:
         return texts[first:last], texts[last + 1 :]
 
 
-def _finding(
-    entry: Entry, match: re.Match[str], line: int, text: str, below: Sequence[re.Match[str]] = ()
-) -> Finding:
+def _finding(entry: Entry, match: re.Match[str], line: int, text: str, below: Sequence[re.Match[str]] = ()) -> Finding:
     """``below``: where the lines of the message that follow say something of their own; the first that does counts."""
     said = {name: value for each in (*reversed(below), match) for name, value in each.groupdict().items() if value}
     groups = ((name, one_line(mask_line(value))) for name, value in said.items())

@@ -38,6 +38,8 @@ class SystemPackage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """a pattern of its libraries' names, without lib and .so"""
     cmake: str = ""
     """a pattern of what CMake's find_package calls it"""
+    code: str = ""
+    """a pattern of its names in sources, and of its headers' folders, as compilers and linkers quote them"""
     apt: str = ""
     dnf: str = ""
     apk: str = ""
@@ -64,12 +66,21 @@ def package_of(said: Mapping[str, str]) -> SystemPackage | None:
     for group, field in (("file", "headers"), ("library", "libraries"), ("package", "cmake")):
         name = said.get(group, "")
         if group == "library":
-            name = re.sub(r"\A(?:-l|lib(?=\w))|\.(?:so|dylib|dll|lib|a)\b.*", "", name)
+            name = re.sub(r"\A(?:-l|lib(?=\w))|-(?:vc|mt|gd|x64|x32).*|\.(?:so|dylib|dll|lib|a)\b.*", "", name)
         for each in load_packages() if name else ():
             pattern = getattr(each, field)
             if pattern and re.fullmatch(pattern, name):
                 return each
     return None
+
+
+def named_in_code(*texts: str) -> str:
+    """The library whose names stand in what a compiler or linker says; the first that any of the texts has."""
+    for text in texts:
+        for each in load_packages() if text else ():
+            if each.code and re.search(each.code, text):
+                return each.name
+    return ""
 
 
 INSTALLS = {

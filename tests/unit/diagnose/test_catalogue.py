@@ -31,6 +31,7 @@ SMALL = Entry(
 BEFORE = {
     "torch-not-in-build": '  File "/tmp/pip-build-env-1/overlay/lib/setuptools/build_meta.py", line 317\n',
     "torch-not-in-uvs-build": '  File "/home/u/.cache/uv/builds-v0/.tmp1/lib/setuptools/build_meta.py", line 331\n',
+    "setup-raised": '  File "setup.py", line 16, in parse_keyword\n',
 }
 """lines that must stand before others, where it is not a command of nvcc's"""
 

@@ -372,3 +372,48 @@ def test_any_line_that_says_or_hints_at_a_cause_counts_before_a_kind() -> None:
 def test_a_kind_of_error_before_a_success_is_none() -> None:
     """What went well in the end has no verdict."""
     assert told("error[E0432]: unresolved import `foo::bar`", "[100%] Built target x").verdict is None
+
+
+# -- which of several errors -------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_comes_before_what_follows_from_it() -> None:
+    verdict = told(
+        "src/x.cpp:12:5: error: 'foo' was not declared in this scope",
+        "/tmp/cc1.s: fatal error: error writing to /tmp/cc2.s: No space left on device",
+    )
+    assert verdict.verdict is Verdict.DISK_FULL
+
+
+@pytest.mark.parametrize(
+    "last", ["make: *** [Makefile:3: all] Error 1", "Process completed with exit code 1.", "Build failed", STOPPED]
+)
+@pytest.mark.parametrize("between", [0, 40])
+def test_an_unknown_failure_always_shows_a_line(between: int, last: str) -> None:
+    """Where no entry fits: the line near the end that speaks of failure, else the build tool's own."""
+    said = "the frobnicator has failed to start, code 7"
+    verdict = told(said, *(f"part {i} of it" for i in range(between)), last)
+    assert verdict.verdict is Verdict.UNKNOWN
+    assert (last if between else said) in verdict.root
+
+
+def test_an_error_in_the_last_line_is_a_failure() -> None:
+    verdict = told("Building the frobnicator", "All parts were found", "frob/x.y: fatal error in part 7")
+    assert "fatal error in part 7" in verdict.root
+
+
+def test_the_inner_error_of_cmakes_compiler_test_is_the_cause() -> None:
+    verdict = told(
+        "CMake Error at /usr/share/cmake-3.22/Modules/CMakeTestCUDACompiler.cmake:56 (message):",
+        "  The CUDA compiler",
+        '    "/usr/bin/nvcc"',
+        "  is not able to compile a simple test program.",
+        "  It fails with the following output:",
+        "    nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+    )
+    assert "compute_120" in verdict.root
+
+
+def test_a_library_that_code_names_is_the_first_advice() -> None:
+    verdict = told("/src/x.cpp:3:12: error: 'SetTotalBytesLimit' is not a member of 'fmt::basic_memory_buffer'")
+    assert verdict.fixes[0].text.startswith("take the version of")
