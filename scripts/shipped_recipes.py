@@ -376,7 +376,7 @@ SHIPPED = (
     *_each_arch(
         "xgboost-3.4.1",
         "XGBoost with CUDA",
-        how=f"a small sample: 8 of 181 units measured, one of them of the 65 CUDA units, three of these in part; {KIN}",
+        how=f"a sample: 15 of 181 units measured, eight of them of the 65 CUDA units, and two more in part; {KIN}",
     ),
     Made(
         name="causal_conv1d-1.7.0-all-x86_64",
