@@ -97,6 +97,7 @@ def test_the_picture_is_the_same(name: str) -> None:
     """Runs in their lanes, and memory at every moment. A give-up is marked once; waits in words belong to no run."""
     now = as_json(take_picture(TraceReader(DATA / f"{name}.jsonl"), most_moments=40))
     then = read_then(name)["picture"]
+    assert {run.pop("node") for run in now["runs"]} <= {""}
     for each in (now, then):
         for run in each["runs"]:
             run.pop("waited_for")

@@ -152,7 +152,7 @@ def test_an_empty_recipe_has_a_page() -> None:
             1,
             4096.0,
             [PlanNode(cores=2, budget_mib=4096.0)],
-            "1 node, 2 cores, at most 4.0 GiB for one phase: 1:01 instead of 2:4",
+            "1 node, 2 cores, at most 4.0 GiB for one phase: 1:01 instead of 2:39",
         ),
         (8, 16384.0, [PlanNode(cores=8, budget_mib=4096.0)], "They bring nothing: long.cu alone takes as long"),
         (2, 900.0, [PlanNode(cores=1, budget_mib=2048.0)] * 2, "with what does not fit here: long.cu"),
