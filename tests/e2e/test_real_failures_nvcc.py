@@ -48,10 +48,13 @@ def alone(program: Program, command: Sequence[str], *, group: MemoryCgroup | Non
     ``tries``: where it hangs on the order of nvcc's threads whether it says something.
     """
     argv = list(command) if group is None else group.wrapped(command)
-    for _ in range(tries):
-        done = subprocess.run(argv, cwd=program.folder, env=program.env, capture_output=True, text=True, check=False)
-        if not done.stdout and not done.stderr:
-            break
+
+    def run_it() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, cwd=program.folder, env=program.env, capture_output=True, text=True, check=False)
+
+    done = run_it()
+    for _ in range(1, tries):
+        done = run_it() if done.stdout or done.stderr else done
     assert done.returncode == 255, done.stderr
     assert (done.stdout, done.stderr) == ("", ""), "nvcc said something: without its silence the test shows nothing"
     words = f"nvcc {SILENT} -c -o scale.o"

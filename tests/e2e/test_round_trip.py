@@ -43,7 +43,7 @@ def test_a_first_build_with_the_recipe_makes_no_wrong_guess(
     example: Example, plain_objects: dict[str, bytes], recipe: Path, program: Program
 ) -> None:
     """Gated, in the same cgroup, with no history: the kernel kills nothing, and of twenty phases at most one takes more
-    than was set aside for it. One may be redone, where others took longer than in the recipe's build (docs/adr/0025)."""
+    than was set aside for it. One may be redone, where others took longer than in the recipe's build (ADR 0025)."""
     example.configure_plainly()
     command = program.supervised("ninja", "-C", str(example.build), options=["--recipe", str(recipe)])
     with memory_cgroup(LIMIT_MIB * MIB) as group:
