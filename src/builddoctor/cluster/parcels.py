@@ -53,6 +53,19 @@ def program_digest(path: str) -> str:
     return digest.hexdigest()
 
 
+class ProgramDigests:
+    """Of programs by their paths, each read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def of(self, path: str) -> str:
+        """Raises OSError."""
+        if path not in self._known:
+            self._known[path] = program_digest(path)
+        return self._known[path]
+
+
 def content_of(file: PackedFile) -> bytes:
     """What it held when it was packed. Raises ClusterError where it is not that."""
     if not is_plain_name(file.name) or not 0 <= file.size_bytes <= MOST_BYTES:

@@ -9,7 +9,6 @@ Does *not* cover: the build itself (``gates.guardian``).
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -19,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from builddoctor.core.errors import ClusterError
+from builddoctor.gates.trial_program import end_with_parent
 
 END_GRACE_S = 15.0
 """Slurm's `scancel` and a node's own end take a second or two; a controller that does not answer takes longer."""
 LOOK_EVERY_S = 0.02
-PR_SET_PDEATHSIG = 1
 
 
 class Companions:
@@ -33,14 +32,13 @@ class Companions:
         """``folder``: for what they print, and what they read."""
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._libc = ctypes.CDLL(None, use_errno=True)
 
     def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str], stdin: str = "") -> None:
         """Raises ClusterError where there is no such program."""
         ours = os.getpid()
 
         def end_with_us() -> None:
-            self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            end_with_parent(signal.SIGTERM)
             if os.getppid() != ours:
                 os._exit(0)
 

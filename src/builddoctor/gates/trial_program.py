@@ -36,7 +36,7 @@ LITERAL = re.compile(rb"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'")
 CLOSING = {ord(")"): ord("("), ord("]"): ord("["), ord("}"): ord("{")}
 
 
-def end_with_parent(number=signal.SIGKILL):
+def end_with_parent(number: int = signal.SIGKILL) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from builddoctor.cluster.client import Cluster, NodeGoneError, SeenNode, Ticket
 from builddoctor.cluster.node import killed_for_memory
-from builddoctor.cluster.parcels import pack, program_digest, unpack
+from builddoctor.cluster.parcels import ProgramDigests, pack, program_digest, unpack
 from builddoctor.core.errors import ClusterError
 from builddoctor.core.events import NodeLost, NodeSeen
 from builddoctor.core.phase import Outcome
@@ -62,8 +62,7 @@ class Elsewhere:
         self._wake = asyncio.Event()
         self._asked: list[asyncio.Future[None]] = []
         """phases that wait for the next look"""
-        self._digests: dict[str, str] = {}
-        """of programs, by path"""
+        self._programs = ProgramDigests()
         self._threads = ThreadPoolExecutor(MOST_AWAY, thread_name_prefix="away")
         self._packing = threading.Semaphore(MOST_PACKED)
 
@@ -156,8 +155,7 @@ class Elsewhere:
     def _carry(self, load: Load, node: SeenNode, ticket: Ticket) -> Returned:
         """In a thread."""
         phase = load.phase
-        program = self._digests.get(load.program) or program_digest(load.program)
-        self._digests[load.program] = program
+        program = self._programs.of(load.program)
         if program not in node.programs:
             raise NodeGoneError(f"{node.name} has another {phase.tool}")
         with self._packing:

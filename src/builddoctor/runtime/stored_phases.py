@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.cluster.parcels import content_of, pack_file, place, program_digest
+from builddoctor.cluster.parcels import ProgramDigests, content_of, pack_file, place
 from builddoctor.core.errors import ClusterError
 from builddoctor.core.phase import Outcome
 from builddoctor.phase_store.folder import Result, StoreFolder
@@ -40,8 +40,7 @@ class StoredPhases:
         """``tell``: a warning for the user."""
         self._store = store
         self._tell = tell
-        self._digests: dict[str, str] = {}
-        """of programs, by path"""
+        self._programs = ProgramDigests()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
         self._problem = ""
 
@@ -51,11 +50,10 @@ class StoredPhases:
 
     def _look_up(self, load: Load) -> Sought | None:
         try:
-            program = self._digests.get(load.program) or program_digest(load.program)
+            program = self._programs.of(load.program)
             inputs = [Path(load.cwd, file.path).read_bytes() for file in load.phase.inputs]
         except OSError:
             return None
-        self._digests[load.program] = program
         likeness = Likeness(load.phase, program, inputs)
         return Sought(load, likeness, self._store.find(likeness.key))
 

@@ -22,7 +22,7 @@ PULLED = Path("../data/recipes/pulled")
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, with two recipes; nothing of this user's is read."""
-    folder = tmp_path / "work"
+    folder = tmp_path / "desk"
     folder.mkdir()
     for name in ("CONFIG", "STATE", "CACHE", "DATA"):
         monkeypatch.setenv(f"BUILDDOCTOR_{name}_DIR", str(tmp_path / name.lower()))
@@ -174,7 +174,7 @@ def test_a_bad_recipe_leaves_no_part_of_it(capsys: Capture) -> None:
         (["push", "kept", "demo.toml", "./demo.toml"], 89, "two of them are called demo"),
         (["push", "kept", "demo.toml", "--key", "nothing"], 64, "cannot read the key"),
         (["push", "demo.toml", "flash.toml"], 64, "is one recipe"),
-        (["push", "../work/key", "flash.toml"], 76, "cannot write"),
+        (["push", "../desk/key", "flash.toml"], 76, "cannot write"),
         (["push", "kept", "a b.toml"], 89, "is no name for others"),
     ],
 )
