@@ -111,10 +111,11 @@ class UngatedWatch:
 
     def _unexplained_mib(self, reading: MemoryReading, phases_mib: float, open_units: int) -> float:
         """What is gone since the most was free, and held neither by phases nor by what opens them."""
-        counted = [each.headroom_mib for each in reading.levels if each.kind in COUNTED_BY_KERNEL]
+        counted = [each for each in reading.levels if each.kind in COUNTED_BY_KERNEL]
         if not counted:
             return 0.0
-        free_mib = min(counted) + phases_mib
+        # A phase that ended between the two looks is free and held, and the sum more than there is.
+        free_mib = min(min(each.headroom_mib + phases_mib, each.limit_mib) for each in counted)
         self._most_mib = max(self._most_mib, free_mib)
         open_mib = OPEN_UNIT_MIB * open_units
         return self._most_mib - free_mib - open_mib - UNEXPLAINED_SHARE * phases_mib

@@ -78,15 +78,20 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def allowance(reading: MemoryReading, own_use_mib: float) -> Allowance:
-    """The budget: the least of all levels, each with the reserve that it needs."""
+    """The budget: the least of all levels, each with the reserve that it needs.
+
+    What is free and what we hold are not read at one moment. Where a large process ends between the two, their sum is
+    more than there is: no budget is larger than the limits allow.
+    """
     reserves = [(level, level_reserve_mib(level, reading)) for level in reading.levels]
     level, reserve = min(reserves, key=lambda pair: pair[0].headroom_mib - pair[1])
     # kubelet looks every ten seconds, and its figure rises again when the kernel gives up page cache.
+    most = min(each.limit_mib - reserve_mib for each, reserve_mib in reserves)
     killing = [each.headroom_mib for each in reading.levels if each.kind is not LevelKind.EVICTION]
     return Allowance(
         level=level,
         reserve_mib=reserve,
-        budget_mib=budget_mib(level.headroom_mib, own_use_mib, reserve),
+        budget_mib=max(0.0, min(budget_mib(level.headroom_mib, own_use_mib, reserve), most)),
         kill_headroom_mib=min(killing, default=level.headroom_mib),
     )
 

@@ -166,6 +166,13 @@ def test_while_phases_explain_where_memory_goes_nothing_is_read(watch: Watch) ->
     assert not watch.of_kind(UngatedSeen)
 
 
+def test_a_phase_that_ended_between_two_looks_is_not_missing_later(watch: Watch) -> None:
+    """What it held was counted as free, and as held."""
+    watch.look(free_mib=LIMIT_MIB, phases_mib=LIMIT_MIB)
+    watch.look(free_mib=300, phases_mib=LIMIT_MIB - 300)
+    assert watch.root.reads == 0
+
+
 def test_while_memory_is_not_short_nothing_is_read(watch: Watch) -> None:
     """Twice of what is unexplained is free, beside twice the reserve."""
     assert watch.look(free_mib=LIMIT_MIB - 1000) == 0

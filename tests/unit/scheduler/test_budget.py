@@ -80,6 +80,12 @@ def test_each_level_keeps_its_own_reserve(
     assert (allowed.level.kind, allowed.budget_mib) == (by, pytest.approx(budget))
 
 
+def test_a_process_that_ends_between_two_looks_makes_no_budget_beyond_the_limit() -> None:
+    """355 MiB were held when the phases were looked at, and free when the limit was: seen on a busy machine."""
+    reading = MemoryReading(levels=(level("cgroup-v1", 400, 308.6), level("host", 24000, 20000)))
+    assert allowance(reading, 355.1).budget_mib == pytest.approx(360.0)
+
+
 def test_kubelets_figure_holds_back_and_ends_nothing() -> None:
     """It bounds what starts; what is left before a kill is the kernel's own."""
     reading = MemoryReading(levels=(level("host", 262144, 180000), level("eviction", 262144, 2100)))
