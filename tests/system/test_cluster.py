@@ -105,6 +105,7 @@ def test_a_limit_that_is_lowered_in_mid_phase_costs_the_phase_its_time_and_no_mo
         place.began()
         small.limit(int(small.used_mib + 100) << 20)
         meeting.worker("second", "--toolkit", str(place.toolkit), prefix=large.wrapped([]))
+        place.program.await_record(NodeSeen, build, budget_mib=lambda mib: mib > 1 << 10)
         place.go()
         output, _ = build.communicate(timeout=PATIENCE_S)
         assert build.returncode == 0, output

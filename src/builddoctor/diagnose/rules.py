@@ -95,6 +95,11 @@ def gave_up_as(verdict: Verdict) -> Condition:
     return lambda facts: facts.gave_up is verdict
 
 
+def ran_elsewhere(facts: Facts) -> bool:
+    """Its last run was on another machine."""
+    return bool(facts.node)
+
+
 def killed_for_memory(facts: Facts) -> bool:
     given_up = facts.gave_up in (Verdict.TOO_BIG, Verdict.NOT_REDOABLE)
     return given_up or facts.outcome == Outcome.KILLED_BY_KERNEL.value or unseen_kill(facts)
@@ -342,6 +347,13 @@ RULES: tuple[Rule, ...] = (
         Confidence.HIGH,
         "it needs more than memory.high allows ({limit}): the kernel holds it back there, and neither kills it nor "
         f"lets it go on. It held {{held}} while it ran alone. {FEWER_JOBS}",
+    ),
+    Rule(
+        "too-big-elsewhere",
+        (gave_up_as(Verdict.TOO_BIG), ran_elsewhere),
+        Verdict.TOO_BIG,
+        Confidence.HIGH,
+        f"it does not fit: {{node}} ended it at {{held}}, and no other node has more memory. {FEWER_JOBS}",
     ),
     Rule(
         "parent-unseen",

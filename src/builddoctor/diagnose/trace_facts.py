@@ -122,6 +122,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.last is None else self.last.outcome
 
     @property
+    def node(self) -> str:
+        """The other machine where it ran last; empty for this one."""
+        return "" if self.last is None or self.last.elsewhere is None else self.last.elsewhere.node
+
+    @property
     def signal(self) -> int | None:
         return None if self.last is None else self.last.signal
 

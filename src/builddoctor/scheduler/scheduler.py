@@ -113,7 +113,7 @@ WORTH_SENDING_S = 0.5
 """Two processes and two files more cost some 0.1 s on the way to a node and back: what is shorter waits here."""
 
 MOST_STRAYED = 3
-"""A phase whose node was lost so often stays here."""
+"""A phase whose node was lost so often, or had less than it said, stays here."""
 
 MOST_EXCUSED = 3
 """A phase that the kernel ends beside other builds, or beside processes that no gate asked for, was not alone, and is
@@ -578,18 +578,20 @@ class Scheduler:
             return []
         if event.outcome is Outcome.KILLED_THERE:
             budget = self._nodes.budget_mib(away.node)
-            if budget >= max(self._nodes.largest_mib(phase.tool), self._most_budget_mib):
+            if budget < max(self._nodes.largest_mib(phase.tool), self._most_budget_mib):
+                # It was alone there, or the node has less than it said: only a larger one will do.
+                held_mib = max(event.peak_mib, budget / RAISE_FACTOR)
+                estimate = self._estimator.raise_after_kill(phase, peak_mib=held_mib, reserved_mib=estimate.reserve_mib)
+            elif event.peak_mib >= TOO_BIG_SHARE * budget:
                 verdict, size_mib = Verdict.TOO_BIG, round(event.peak_mib, 1)
                 return [GiveUp(at_s=now_s, phase_id=phase.phase_id, verdict=verdict, peak_mib=size_mib)]
-            # It was alone there, or the node has less than it said: only a larger one will do.
-            held_mib = max(event.peak_mib, budget / RAISE_FACTOR)
-            estimate = self._estimator.raise_after_kill(phase, peak_mib=held_mib, reserved_mib=estimate.reserve_mib)
+            else:
+                # The largest has less than it said, and will say so: the phase has done nothing wrong.
+                phase = self._strayed_once(phase)
         elif away.node == STORE:
             phase = msgspec.structs.replace(phase, stored=False)
         else:
-            self._strayed[phase.phase_id] = self._strayed.get(phase.phase_id, 0) + 1
-            if self._strayed[phase.phase_id] >= MOST_STRAYED:
-                phase = msgspec.structs.replace(phase, portable=False)
+            phase = self._strayed_once(phase)
         waiting = Waiting(
             phase=phase,
             estimate=estimate,
@@ -610,6 +612,13 @@ class Scheduler:
                 peak_mib=round(event.peak_mib, 1),
             )
         ]
+
+    def _strayed_once(self, phase: Phase) -> Phase:
+        """It came back for its node's sake. Often enough, and it stays here."""
+        self._strayed[phase.phase_id] = self._strayed.get(phase.phase_id, 0) + 1
+        if self._strayed[phase.phase_id] < MOST_STRAYED:
+            return phase
+        return msgspec.structs.replace(phase, portable=False)
 
     # -- memory ------------------------------------------------------------------------------------------------
 

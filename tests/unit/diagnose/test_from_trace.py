@@ -58,6 +58,20 @@ def test_what_was_given_up_is_named_with_its_reason(verdict: Verdict, outcome: s
     assert any(line.startswith("run 1, alone") for line in told.evidence)
 
 
+def test_what_no_node_could_hold_is_measured_by_the_node() -> None:
+    """This machine's own limit is not what ended it."""
+    told = failed(
+        asked(1),
+        tr.admitted(at_s=2.0, phase_id=1, reserve_mib=150, node="gpu-07"),
+        ended(1, 9.0, "killed-there", 3900.0, exit_code=None, signal=9, node="gpu-07"),
+        tr.gave_up(at_s=9.0, phase_id=1, verdict=Verdict.TOO_BIG, reason="as it was"),
+        verdict=Verdict.TOO_BIG,
+    )
+    assert "gpu-07 ended it at 3.8 GiB, and no other node has more memory" in told.why
+    assert told.fixes[0].text == "7 GiB or more: start a node that has it"
+    assert told.fixes[0].command == "builddoctor worker --help"
+
+
 def test_for_a_runaway_nobody_advises_fewer_jobs_or_more_memory() -> None:
     """Lowering -j for it cost a user days (TransformerEngine#1996); each way out changes what is built."""
     told = given_up(Verdict.RUNAWAY, "killed-by-us")

@@ -184,6 +184,15 @@ def test_what_the_largest_could_not_hold_is_given_up() -> None:
     assert (give_up.verdict, give_up.peak_mib) == (Verdict.TOO_BIG, 3900.0)
 
 
+def test_what_was_ended_far_below_what_the_largest_has_is_not_too_big() -> None:
+    """That node's limit was lowered, and it did not say so yet. Again and again: the phase stays here."""
+    scheduler = scheduler_with({1: 3000}, nodes={"far": 4000})
+    places = sent(feed(scheduler, asks(1)))
+    for time in range(MOST_STRAYED):
+        places += sent(feed(scheduler, back(1, Outcome.KILLED_THERE, 114.0), float(time)))
+    assert places == [(1, "far")] * MOST_STRAYED + [(1, "")]
+
+
 def test_what_this_machine_could_not_hold_goes_there() -> None:
     """Killed here though nothing else ran: without a node that is a verdict."""
     scheduler = scheduler_with({1: 500}, nodes={"far": 4000})
