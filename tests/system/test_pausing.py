@@ -195,15 +195,15 @@ def test_whatever_goes_wrong_in_between_those_that_are_stopped_go_on(tmp_path: P
     try:
         while min(each.memory_info().rss for each in compilers) < 100 * MIB:
             select.select([], [], [], 0.02)
-        built.session.look()
+        built.decisions.look()
         sensor.reading = FULL
-        built.session.look()
+        built.decisions.look()
         assert built.ungated.watching
         await_state(compilers[1], psutil.STATUS_STOPPED)
         assert compilers[0].status() != psutil.STATUS_STOPPED
 
         sensor.reading = None
-        built.session.look()
+        built.decisions.look()
         (tmp_path / "done").touch()
         assert [each.wait(GONE_WITHIN_S) for each in compilers] == [0, 0]
     finally:

@@ -47,10 +47,10 @@ from builddoctor.core.settings import SchedulerSettings
 from builddoctor.core.units import printable
 from builddoctor.estimation.estimator import LearningEstimator
 from builddoctor.gates.stopping import Keeper, Stopped
+from builddoctor.runtime.event_log import EventLog
 from builddoctor.runtime.folders import history_file, trace_file
 from builddoctor.runtime.history_recorder import HistoryRecorder
 from builddoctor.runtime.kill_evidence import KillEvidence
-from builddoctor.runtime.session import EventLog
 from builddoctor.runtime.units import Toolchain
 from builddoctor.scheduler.budget import Allowance, allowance
 from builddoctor.scheduler.scheduler import Scheduler

@@ -37,6 +37,8 @@ from builddoctor.projects.metadata import project_version
 from builddoctor.recipes.shelf import Shelved
 from builddoctor.runtime.activation import IDLE_S, Joined, note_supervisor, remove_notes
 from builddoctor.runtime.build_environment import Fronts, build_variables, command_of, unstaged_warning
+from builddoctor.runtime.decision_loop import DecisionLoop
+from builddoctor.runtime.event_log import EventLog, Observer
 from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture
 from builddoctor.runtime.folders import history_file, run_folder, trace_file
 from builddoctor.runtime.history_recorder import HistoryRecorder, TimeLeftWatch
@@ -47,10 +49,10 @@ from builddoctor.runtime.prepare import Preflight, Prepared, look_ahead, prepare
 from builddoctor.runtime.recipe_use import RecipeUse, choose_recipe
 from builddoctor.runtime.rss_recheck import RssRecheck
 from builddoctor.runtime.sampler import QUIET_EVERY_S, Rules, Sampler, collector_held_back
-from builddoctor.runtime.session import EventLog, Observer, Session
+from builddoctor.runtime.session import Session
 from builddoctor.runtime.sharing import Sharing
 from builddoctor.runtime.ungated_watch import UngatedWatch
-from builddoctor.runtime.units import project_folder
+from builddoctor.runtime.units import HeldUnits, project_folder
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.oom_evidence import KillCounter
@@ -186,6 +188,7 @@ class _Build:
         self.root = root
         self.fronts = Fronts(prepared, seen.env, keep_going=request.keep_going)
         self.state = BuildState(rows=False)
+        self.held_units = HeldUnits()
         self.evidence = KillEvidence(root)
         self.snapshots = FailureSnapshots(
             SceneReader(root, seen.env),
@@ -223,6 +226,7 @@ class _Build:
         self._left_s: float | None = None
         """what the rest would take, once time is up"""
         self._session: Session | None = None
+        self._decisions: DecisionLoop | None = None
         self._log: EventLog | None = None
         self._guardian: Guardian | None = None
         self._ending: asyncio.TimerHandle | None = None
@@ -269,7 +273,7 @@ class _Build:
         )
         log.add(header)
         elsewhere, stored = self._elsewhere(log), self._stored(log)
-        session, sampler, sharing = self._parts(log, elsewhere, stored)
+        session, decisions, sampler, sharing = self._parts(log, elsewhere, stored)
         if self.joined is not None:
             # What a supervisor that died has left: its gates come here.
             self.joined.socket.unlink(missing_ok=True)
@@ -285,7 +289,7 @@ class _Build:
         problem: list[BaseException] = []
         guardian = self._guardian = self._guard(screen, socket) if self.joined is None else None
         _raise_descriptor_limit()
-        tasks = [*self._watches(session, sampler, log, elsewhere), *screen.start()]
+        tasks = [*self._watches(decisions, sampler, log, elsewhere), *screen.start()]
         if guardian is not None:
             self._listen(guardian, ended, problem)
         elif self.joined is not None:
@@ -296,7 +300,7 @@ class _Build:
         finally:
             if self._ending is not None:
                 self._ending.cancel()
-            session.interrupt(None)
+            decisions.interrupt(None)
             wall_s = log.at_s()
             for task in tasks:
                 task.cancel()
@@ -412,7 +416,7 @@ class _Build:
 
     def _parts(
         self, log: EventLog, elsewhere: Elsewhere | None, stored: StoredPhases | None
-    ) -> tuple[Session, Sampler, Sharing]:
+    ) -> tuple[Session, DecisionLoop, Sampler, Sharing]:
         """Those that need the log."""
         phases, processes = LivePhases(), Processes(self.root)
 
@@ -445,11 +449,24 @@ class _Build:
             reading=self.prepared.reading,
             rules=self.rules,
         )
+        decisions = self._decisions = DecisionLoop(
+            self.scheduler,
+            log,
+            phases=phases,
+            held_units=self.held_units,
+            open_units=lambda: len(self.state.open_units),
+            sampler=sampler,
+            ungated=ungated,
+            evidence=self.evidence,
+            processes=processes,
+            clock=self.clock,
+            out_of_time=self._out_of_time,
+        )
         session = self._session = Session(
-            scheduler=self.scheduler,
+            decisions=decisions,
             log=log,
             phases=phases,
-            sampler=sampler,
+            held_units=self.held_units,
             sharing=sharing,
             ungated=ungated,
             evidence=self.evidence,
@@ -463,20 +480,19 @@ class _Build:
             snapshots=self.snapshots,
             capture=self.capture,
             holds_units=True,
-            out_of_time=self._out_of_time,
         )
-        return session, sampler, sharing
+        return session, decisions, sampler, sharing
 
     # -- while it runs ---------------------------------------------------------------------------------------------
 
     def _watches(
-        self, session: Session, sampler: Sampler, log: EventLog, elsewhere: Elsewhere | None
+        self, decisions: DecisionLoop, sampler: Sampler, log: EventLog, elsewhere: Elsewhere | None
     ) -> Iterator[asyncio.Task[None]]:
-        yield asyncio.create_task(self._watch(session, sampler, log))
+        yield asyncio.create_task(self._watch(decisions, sampler, log))
         if elsewhere is not None:
-            yield asyncio.create_task(elsewhere.watch(session.decide, log.at_s))
+            yield asyncio.create_task(elsewhere.watch(decisions.decide, log.at_s))
 
-    async def _watch(self, session: Session, sampler: Sampler, log: EventLog) -> None:
+    async def _watch(self, decisions: DecisionLoop, sampler: Sampler, log: EventLog) -> None:
         """Look at memory for ever; once a second say how it stands, and sync the trace."""
         status_s, next_sync_s = float("-inf"), 0.0
         sync: asyncio.Future[None] | None = None
@@ -485,11 +501,11 @@ class _Build:
         with collector_held_back():
             while True:
                 killed = self.state.kill_decisions
-                session.look()
+                decisions.look()
                 at_s = log.at_s()
                 if at_s >= status_s + (QUIET_EVERY_S if sampler.is_quiet else STATUS_EVERY_S):
                     status_s = at_s
-                    self._say_status(session, sampler, log)
+                    self._say_status(sampler, log)
                 # A pressure edge: what led to it must survive whatever comes next.
                 due = at_s >= next_sync_s or self.state.kill_decisions > killed
                 if due and (sync is None or sync.done()):
@@ -504,7 +520,7 @@ class _Build:
                     log.tell(text, warning=True)
                 await asyncio.sleep(sampler.period_s / self.rules.pace)
 
-    def _say_status(self, session: Session, sampler: Sampler, log: EventLog) -> None:
+    def _say_status(self, sampler: Sampler, log: EventLog) -> None:
         at_s, planned = log.at_s(), self.fronts.planned
         try:
             left = self.time_left.left(planned, at_s)
@@ -513,8 +529,8 @@ class _Build:
         log.add(
             sampler.status(
                 at_s,
-                open_units=len(session.units.open),
-                held_units=len(session.held_units),
+                open_units=len(self.state.open_units),
+                held_units=len(self.held_units),
                 oom_kills=self.evidence.total(),
                 planned=planned,
                 left_s=None if left is None else (round(left.low_s, 1), round(left.high_s, 1)),
@@ -591,7 +607,7 @@ class _Build:
         if self.joined is not None and self._ended is not None:
             # The build goes on: its gates ask the next supervisor.
             self._ended.set()
-        if self._guardian is None or self._session is None or self._log is None:
+        if self._guardian is None or self._decisions is None or self._log is None:
             return
         if self._screen is not None:
             self._screen.hurry()
@@ -604,7 +620,7 @@ class _Build:
                 self._guardian.end_all()
             if self._left_s is None:
                 self._log.tell(f"{signal.Signals(number).name}: the build is being ended")
-            self._session.interrupt(number)
+            self._decisions.interrupt(number)
             if starved:
                 return
             self._guardian.signal_build(number)

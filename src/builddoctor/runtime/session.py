@@ -1,10 +1,9 @@
-"""One supervised build's conversation with its gates: facts to the scheduler, its decisions carried out.
+"""One supervised build's conversation with its gates, each from its first word to its last.
 
-Covers: gate connections, phases and units from their announcement to their end, the only queue of facts, the only place
-where decisions are carried out, and the log, whose observers are told of every event: nothing else is, and none
-subscribes later.
-Does *not* cover: deciding (``scheduler``), looking at memory (``runtime.sampler``), the build process itself
-(``runtime.build``), or what is shown and kept: observers do that.
+Covers: gate connections; phases and units from their announcement to their end, on this machine, on another, or out of
+the store.
+Does *not* cover: what is decided on them and carried out (``runtime.decision_loop``), what is sent to other machines
+(``runtime.away``) or kept (``runtime.stored_phases``), or the build process itself (``runtime.build``).
 """
 
 from __future__ import annotations
@@ -14,50 +13,26 @@ import contextlib
 import hashlib
 import os
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from builddoctor.core.events import (
-    Admit,
-    Beside,
-    Continue,
-    Decision,
-    Event,
-    Fact,
-    GiveUp,
-    Interrupted,
-    Kill,
-    MemorySampled,
-    MemoryUnseen,
-    Note,
-    NoteLevel,
-    OutOfTime,
-    Pause,
-    PhaseAsked,
-    PhaseEnded,
-    PhaseStarted,
-    ReleaseUnit,
-    Requeue,
-    UnitBegan,
-    UnitEnded,
-)
+from builddoctor.core.events import Beside, Event, PhaseAsked, PhaseEnded, PhaseStarted, UnitBegan, UnitEnded
 from builddoctor.core.phase import STORE, Outcome, Phase, PhaseKind, Unit
 from builddoctor.gates.fronts import answer_words
 from builddoctor.gates.gate_program import KEEP, THRIFT
 from builddoctor.gates.protocol import Asked, Connection, Ended, Registered, Started
+from builddoctor.runtime.decision_loop import DecisionLoop
+from builddoctor.runtime.event_log import EventLog
 from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture, call_of
 from builddoctor.runtime.history_recorder import HistoryRecorder
 from builddoctor.runtime.kill_evidence import KillEvidence
 from builddoctor.runtime.phases import LivePhase, LivePhases, was_killed
-from builddoctor.runtime.sampler import QUIET_EVERY_S, Sampler
 from builddoctor.runtime.sent_phases import LOST, Load, Returned, load_of
 from builddoctor.runtime.sharing import Sharing
 from builddoctor.runtime.ungated_watch import UngatedWatch
 from builddoctor.runtime.units import HeldUnits, Units
-from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.system.process import Processes
 from builddoctor.system.root import Clock, SystemRoot
 from builddoctor.toolchain.command_lines import parse_sizes, phase_facts
@@ -67,37 +42,8 @@ if TYPE_CHECKING:
     from builddoctor.runtime.away import Elsewhere
     from builddoctor.runtime.stored_phases import StoredPhases
 
-Observer = Callable[[Event], None]
-
 FrontAnswer = Callable[[Registered], Awaitable[tuple[list[str], dict[str, str | None]]]]
 """Further arguments and environment for a program that runs a build."""
-
-
-class EventLog:
-    """What happens in one build, each event once, to all that want to know: trace, state, screen, what is learned.
-
-    Called in the event loop. Observers are told in their order, and must not log anything themselves.
-    """
-
-    def __init__(self, clock: Clock, observers: Sequence[Observer], *, start_s: float | None = None) -> None:
-        self._clock = clock
-        self._observers = tuple(observers)
-        self.start_s = clock() if start_s is None else start_s
-
-    def at_s(self) -> float:
-        """Seconds since the build began, as events have it."""
-        return round(self._clock() - self.start_s, 4)
-
-    def add(self, *events: Event | None) -> None:
-        """These happened, in this order; None for nothing."""
-        for event in events:
-            if event is not None:
-                for observer in self._observers:
-                    observer(event)
-
-    def tell(self, text: str, *, warning: bool = False) -> None:
-        """A line for a person."""
-        self.add(Note(at_s=self.at_s(), text=text, level=NoteLevel.WARNING if warning else NoteLevel.INFO))
 
 
 class GateCosts:
@@ -116,16 +62,20 @@ class GateCosts:
         self.peak_mib = max(self.peak_mib, peak_kib / 1024)
 
 
+class _GateGoneError(Exception):
+    """The gate is gone before its phase has ended, or says what it should not."""
+
+
 class Session:
     """State of the conversation. All methods are called in the event loop."""
 
     def __init__(
         self,
         *,
-        scheduler: Scheduler,
+        decisions: DecisionLoop,
         log: EventLog,
         phases: LivePhases,
-        sampler: Sampler,
+        held_units: HeldUnits,
         sharing: Sharing,
         ungated: UngatedWatch,
         evidence: KillEvidence,
@@ -139,19 +89,17 @@ class Session:
         snapshots: FailureSnapshots,
         capture: InputCapture,
         holds_units: bool,
-        out_of_time: Callable[[], None],
     ) -> None:
         """``elsewhere``: other machines that phases may be sent to; ``stored``: results of earlier builds. None: none.
 
-        ``out_of_time``: called when the scheduler says that the build is to be stopped.
+        ``holds_units``: their nvcc waits until it is released.
         """
         self.costs = GateCosts()
         self.phases = phases
         self.units = Units(processes, began=self._unit_began, ended=self._unit_ended)
-        self.held_units = HeldUnits()
-        self._scheduler = scheduler
+        self._decisions = decisions
         self._log = log
-        self._sampler = sampler
+        self._held_units = held_units
         self._sharing = sharing
         self._ungated = ungated
         self._evidence = evidence
@@ -166,113 +114,16 @@ class Session:
         self._snapshots = snapshots
         self._capture = capture
         self._holds_units = holds_units
-        self._out_of_time = out_of_time
-        self._facts: deque[Fact] = deque()
-        self._deciding = False
-        self._blind = False
-        self._untold: MemorySampled | None = None
-        self._told_s = float("-inf")
         self._last_phase_id = 0
-
-    # -- facts and decisions -----------------------------------------------------------------------------------
-
-    def decide(self, fact: Fact) -> None:
-        """Log a fact, hand it to the scheduler, log and carry out what it decides. What comes meanwhile is next."""
-        if not self._deciding and not isinstance(fact, MemorySampled) and self._sampler.is_stale:
-            self.look()
-        if self._untold is not None:
-            # What is decided now is decided on it.
-            self._facts.append(self._untold)
-            self._untold = None
-        self._facts.append(fact)
-        if self._deciding:
-            return
-        self._deciding = True
-        try:
-            while self._facts:
-                fact = self._facts.popleft()
-                self._log.add(fact)
-                for decision in self._scheduler.handle(fact):
-                    self._log.add(decision)
-                    self._carry_out(decision)
-        finally:
-            self._deciding = False
-
-    def look(self) -> None:
-        """Look at memory, and decide on what was seen."""
-        self._untold = None
-        try:
-            for fact in self._sampler.look(self._log.at_s(), open_units=len(self.units.open)):
-                if isinstance(fact, MemorySampled):
-                    self._evidence.looked(headroom_mib=fact.headroom_mib, reserve_mib=fact.reserve_mib)
-                    if self._sampler.is_quiet and fact.at_s < self._told_s + QUIET_EVERY_S:
-                        self._untold = fact
-                        continue
-                    self._untold, self._told_s = None, fact.at_s
-                self.decide(fact)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the build must not go on unwatched
-            self._unseen(error)
-
-    def _unseen(self, error: Exception) -> None:
-        if not self._blind:
-            self._blind = True
-            self._log.tell(f"memory cannot be watched ({error!r}): phases run one at a time now", warning=True)
-        self._ungated.release()
-        self.decide(MemoryUnseen(at_s=self._log.at_s(), problem=repr(error)))
-
-    def interrupt(self, signal: int | None) -> None:
-        """The build is being ended, or has ended."""
-        self.decide(Interrupted(at_s=self._log.at_s(), signal=signal))
-        self._ungated.end()
-
-    def _carry_out(self, decision: Decision) -> None:
-        """Do it. A phase that has just ended is passed over: the scheduler hears of that next."""
-        if isinstance(decision, Admit):
-            self._admit(decision)
-        elif isinstance(decision, Kill | Requeue | GiveUp):
-            self._end(decision)
-        elif isinstance(decision, OutOfTime):
-            self._out_of_time()
-        elif isinstance(decision, ReleaseUnit):
-            self.held_units.release(decision.unit_id, decision.threads)
-        elif isinstance(decision, Pause):
-            if (refused := self._ungated.pause(decision, self._log.at_s())) is not None:
-                self.decide(refused)
-        elif isinstance(decision, Continue):
-            self._ungated.go_on(decision)
-
-    def _end(self, decision: Kill | Requeue | GiveUp) -> None:
-        live = self.phases.get(decision.phase_id)
-        if live is None:
-            return
-        if isinstance(decision, Kill):
-            # False where it has ended by itself just now.
-            live.kill(self._processes)
-        elif isinstance(decision, Requeue):
-            live.again()
-        else:
-            live.given_up = True
-            del self.phases[decision.phase_id]
-
-    def _admit(self, admit: Admit) -> None:
-        live = self.phases.get(admit.phase_id)
-        if live is None:
-            return
-        live.node = admit.node
-        if live.node:
-            if not live.granted.done():
-                live.granted.set_result(None)
-            return
-        now_s = live.admitted_at_s = self._clock()
-        live.before = self._evidence.baseline(live.gate_pid if live.trusted else None, now_s=now_s)
-        live.thrift = admit.thrift
-        if not live.granted.done():
-            live.granted.set_result(None)
 
     # -- gates -------------------------------------------------------------------------------------------------
 
     async def converse(self, connection: Connection) -> None:
         """Serve one gate until it is gone."""
+        with contextlib.suppress(_GateGoneError):
+            await self._serve(connection)
+
+    async def _serve(self, connection: Connection) -> None:
         message = await connection.receive()
         if isinstance(message, Asked):
             live = self.take_up(message, trusted=connection.peer_pid == message.gate_pid)
@@ -284,7 +135,7 @@ class Session:
             self.costs.gate_ended(cpu_s=message.gate_cpu_s, peak_kib=message.gate_peak_kib)
             if message.role == "unit":
                 unit = self.units.register_nvcc(connection.peer_pid, message.argv, message.cwd)
-                threads = await self.held_units.threads(unit.unit_id)
+                threads = await self._held_units.threads(unit.unit_id)
                 connection.send("go", unit.unit_id, str(threads))
             else:
                 connection.send("go", *answer_words(*await self._answer_front(message)))
@@ -308,7 +159,7 @@ class Session:
         """It is over, or its gate died: then its tool has no reader any more, and must not grow unseen."""
         if self.phases.pop(live.phase.phase_id, None) is not None:
             live.kill(self._processes)
-            self.decide(
+            self._decisions.decide(
                 PhaseEnded(
                     at_s=self._log.at_s(),
                     phase_id=live.phase.phase_id,
@@ -349,16 +200,16 @@ class Session:
     def announce(self, live: LivePhase, argv_digest: str = "") -> None:
         """It asks."""
         self.phases[live.phase.phase_id] = live
-        self.decide(PhaseAsked(at_s=self._log.at_s(), phase=live.phase, argv_digest=argv_digest))
+        self._decisions.decide(PhaseAsked(at_s=self._log.at_s(), phase=live.phase, argv_digest=argv_digest))
 
     async def _see_through(self, connection: Connection, live: LivePhase) -> None:
         """Grant, start, end; and again as often as the scheduler wants."""
         word = "go"
-        while live.granted.done() or await self._granted(connection, live):
+        while True:
+            await self._granted(connection, live)
             if live.node:
                 granted = live.granted
-                if (returned := await self._run_elsewhere(connection, live)) is None:
-                    return
+                returned = await self._run_elsewhere(connection, live)
                 if live.phase.phase_id not in self.phases:
                     printed = os.fsdecode(returned.printed.replace(b"\0", b""))
                     connection.send("done", str(returned.status), printed)
@@ -370,8 +221,6 @@ class Session:
             keeps = (KEEP,) if live.sought is not None and live.sought.likeness.may_be_kept else ()
             connection.send(word, *(THRIFT if live.thrift else ()), *keeps)
             word, ended = "again", await self._run_once(connection, live)
-            if ended is None:
-                return
             if live.phase.phase_id not in self.phases:
                 if ended.status != 0:
                     self._add_now(await self._capture.keep(live, ended.status, given_up=live.given_up))
@@ -383,15 +232,11 @@ class Session:
                     connection.send("return")
                 return
 
-    async def _run_elsewhere(self, connection: Connection, live: LivePhase) -> Returned | None:
-        """On another machine, or out of the store, to its end; None when the gate is gone before."""
-        returned, began_s = await self._prepared(connection, live), self._clock()
+    async def _run_elsewhere(self, connection: Connection, live: LivePhase) -> Returned:
+        """On another machine, or out of the store, to its end."""
+        returned, began_s = await self._unprepared(connection, live), self._clock()
         if returned is None:
-            return None
-        if returned.outcome is Outcome.OK:
             returned = await self._while_gate_waits(connection, self._away(live))
-        if returned is None:
-            return None
         if live.node != STORE and returned.outcome in (Outcome.OK, Outcome.FAILED):
             returned = msgspec.structs.replace(returned, printed=live.warned + returned.printed)
         if live.node != STORE and returned.outcome is Outcome.OK:
@@ -400,7 +245,7 @@ class Session:
         if returned.outcome in (Outcome.OK, Outcome.FAILED):
             self.phases.pop(live.phase.phase_id, None)
         away_s = self._clock() - began_s
-        self.decide(returned.ended(live.phase.phase_id, live.node, at_s=self._log.at_s(), away_s=away_s))
+        self._decisions.decide(returned.ended(live.phase.phase_id, live.node, at_s=self._log.at_s(), away_s=away_s))
         return returned
 
     def _away(self, live: LivePhase) -> Awaitable[Returned]:
@@ -412,35 +257,35 @@ class Session:
         assert live.load is not None, "only what may be sent is"
         return self._elsewhere.run(live.load, live.node)
 
-    async def _prepared(self, connection: Connection, live: LivePhase) -> Returned | None:
-        """All that the phase reads is here, preprocessed where it has to be, and its ``load`` known: ``Outcome.OK``.
+    async def _unprepared(self, connection: Connection, live: LivePhase) -> Returned | None:
+        """Find its ``load``, and preprocess its source where it has to be: None once all that it reads is here.
 
-        Another outcome where it has none, or its source cannot be preprocessed: then the compile itself would fail in
-        the same way. None when the gate is gone."""
-        if live.load is None:
-            call = call_of(live.gate_pid, self._root)
-            load = load_of(call, live.phase.phase_id) if call is not None else None
-            if load is None:
-                return LOST
-            if load.before:
-                ended = await self._preprocess(connection, live, load)
-                if ended is None or ended.status != 0:
-                    return None if ended is None else Returned(outcome=Outcome.FAILED, status=ended.status)
-                live.warned = os.fsencode(ended.printed or "")
-            live.load = load
-        return Returned(outcome=Outcome.OK)
+        Else what it has come to: it has no load, or its source cannot be preprocessed, and the compile itself would
+        fail in the same way.
+        """
+        if live.load is not None:
+            return None
+        call = call_of(live.gate_pid, self._root)
+        load = load_of(call, live.phase.phase_id) if call is not None else None
+        if load is None:
+            return LOST
+        if load.before:
+            ended = await self._preprocess(connection, live, load)
+            if ended.status != 0:
+                return Returned(outcome=Outcome.FAILED, status=ended.status)
+            live.warned = os.fsencode(ended.printed or "")
+        live.load = load
+        return None
 
     async def _look_up(self, connection: Connection, live: LivePhase) -> bool:
         """In the store; False when there is nothing more to do for this gate."""
         assert self._stored is not None
         if not live.phase.redoable:
             return True
-        prepared = await self._prepared(connection, live)
-        if prepared is None:
-            return False
-        if prepared.outcome is Outcome.FAILED:
+        returned = await self._unprepared(connection, live)
+        if returned is not None and returned.outcome is Outcome.FAILED:
             # It has said why.
-            connection.send("done", str(prepared.status), "")
+            connection.send("done", str(returned.status), "")
             return False
         if live.load is not None:
             live.sought = await self._stored.look_up(live.load)
@@ -453,8 +298,8 @@ class Session:
         if self._stored is not None and live.sought is not None:
             await self._stored.keep(live.sought, returned)
 
-    async def _preprocess(self, connection: Connection, live: LivePhase, load: Load) -> Ended | None:
-        """A compile's own program preprocesses its source here, as a phase of its own. None: its gate is gone."""
+    async def _preprocess(self, connection: Connection, live: LivePhase, load: Load) -> Ended:
+        """A compile's own program preprocesses its source here, as a phase of its own."""
         # Also what is written by halves goes with the phase.
         live.to_remove = os.path.join(load.cwd, load.preprocessed)
         of = live.phase
@@ -470,21 +315,23 @@ class Session:
         before = LivePhase(phase, gate_pid=live.gate_pid, trusted=live.trusted, cwd=live.cwd)
         self.announce(before)
         try:
-            while before.granted.done() or await self._granted(connection, before):
+            while True:
+                await self._granted(connection, before)
                 connection.send("before", *load.before)
                 ended = await self._run_once(connection, before)
-                if ended is None or phase.phase_id not in self.phases:
+                if phase.phase_id not in self.phases:
                     return ended
-            return None
         finally:
             self._let_go(before)
 
-    async def _while_gate_waits(self, connection: Connection, work: Awaitable[Returned]) -> Returned | None:
-        """The work's result; None, and the work is cancelled, when the gate is gone before."""
+    async def _while_gate_waits(self, connection: Connection, work: Awaitable[Returned]) -> Returned:
+        """The work's result; it is cancelled when the gate is gone before."""
         working, receiving = asyncio.ensure_future(work), asyncio.ensure_future(connection.receive())
         try:
             await asyncio.wait((receiving, working), return_when=asyncio.FIRST_COMPLETED)
-            return None if receiving.done() else working.result()
+            if receiving.done():
+                raise _GateGoneError
+            return working.result()
         finally:
             receiving.cancel()
             working.cancel()
@@ -494,23 +341,26 @@ class Session:
         at_s = self._log.at_s()
         self._log.add(*(msgspec.structs.replace(event, at_s=at_s) for event in events))
 
-    async def _granted(self, connection: Connection, live: LivePhase) -> bool:
-        """Wait for its turn; False when the gate is gone before, or says what it should not."""
+    async def _granted(self, connection: Connection, live: LivePhase) -> None:
+        """Wait for its turn."""
+        if live.granted.done():
+            return
         receiving = asyncio.ensure_future(connection.receive())
         try:
             await asyncio.wait((receiving, live.granted), return_when=asyncio.FIRST_COMPLETED)
         finally:
             receiving.cancel()
-        return live.granted.done()
+        if not live.granted.done():
+            raise _GateGoneError
 
-    async def _run_once(self, connection: Connection, live: LivePhase) -> Ended | None:
+    async def _run_once(self, connection: Connection, live: LivePhase) -> Ended:
         message = await connection.receive()
         while isinstance(message, Started):
             live.tool_started(message.pid, self._root, self._processes, self._page_bytes)
             self._log.add(PhaseStarted(at_s=self._log.at_s(), phase_id=live.phase.phase_id, pid=message.pid))
             message = await connection.receive()
         if not isinstance(message, Ended):
-            return None
+            raise _GateGoneError
         began = time.thread_time()
         self._ended(live, message)
         self.costs.cpu_s += time.thread_time() - began
@@ -543,8 +393,8 @@ class Session:
         if over:
             self.phases.pop(live.phase.phase_id, None)
         if (share := self._sharing.phase_ended(self.phases.held_mib, at_s)) is not None:
-            self.decide(share)
-        self.decide(ended)
+            self._decisions.decide(share)
+        self._decisions.decide(ended)
         if live.phase.phase_id not in self.phases:
             self.costs.gate_ended(cpu_s=message.gate_cpu_s, peak_kib=message.gate_peak_kib)
 
@@ -579,10 +429,10 @@ class Session:
         # Questions, links and what configure steps try out are never held.
         held = at_gate and unit.counted and self._holds_units
         if held:
-            self.held_units.hold(unit.unit_id)
+            self._held_units.hold(unit.unit_id)
         self._log.add(self._capture.unit_called(unit, argv, cwd, at_s=at_s))
         known = self._recorder.unit_called(unit, argv, cwd)
-        self.decide(
+        self._decisions.decide(
             UnitBegan(
                 at_s=at_s,
                 unit=unit,
@@ -598,8 +448,8 @@ class Session:
 
     def _unit_ended(self, unit: Unit) -> None:
         # Its gate died while it waited, or it has ended as nvcc.
-        self.held_units.release(unit.unit_id)
-        self.decide(UnitEnded(at_s=self._log.at_s(), unit_id=unit.unit_id))
+        self._held_units.release(unit.unit_id)
+        self._decisions.decide(UnitEnded(at_s=self._log.at_s(), unit_id=unit.unit_id))
 
 
 def _digest(argv: Sequence[str]) -> str:

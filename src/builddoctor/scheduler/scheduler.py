@@ -4,7 +4,7 @@ Covers: admission in the order of priorities with backfill, the progress floor, 
 long, requeue and solo retry after a kill, giving up, what a hanging build or other builds mean for all of that.
 Does *not* cover: whether a phase fits (``scheduler.admission``), priorities (``scheduler.build_order``), kills before
 the kernel's (``scheduler.oom_guard``), what a phase needs (``estimation.estimator``), what there is
-(``scheduler.budget``), or doing any of it (``runtime.session``).
+(``scheduler.budget``), or doing any of it (``runtime.decision_loop``).
 
 ``Scheduler.handle(event)`` alone changes its state, and the estimator's; the same code decides in production, in the
 simulator, in a replay and in property tests. It does no I/O and reads no clock: time is the events' own. It keeps these

@@ -1,7 +1,7 @@
 """The simulated build: a virtual clock, cores that are shared evenly, memory, a kernel that kills, and a policy.
 
 Covers: the build tool's open units, their phases one after the other, processor sharing, kills by the kernel and by the
-policy, second tries, samples. The policy hears the events that ``runtime.session`` would hand it, in its order.
+policy, second tries, samples. The policy hears the events that ``runtime.decision_loop`` would hand it, in its order.
 Does *not* cover: other users of the machine, swap, page cache, threads within a phase.
 
 Nothing here looks at a real clock or draws a random number: the same arguments give the same result. All running phases

@@ -12,7 +12,7 @@ from support.schedulers import scheduler_of
 
 
 class Recorded:
-    """One build: each event goes to the log's observer, then to the scheduler, as ``runtime.session`` does it."""
+    """One build: each event goes to the log's observer, then to the scheduler, as ``runtime.decision_loop`` does it."""
 
     def __init__(self, recorder: HistoryRecorder) -> None:
         self.recorder = recorder

@@ -9,16 +9,18 @@ from pathlib import Path
 from builddoctor.core.events import Event, Note
 from builddoctor.core.limits import LevelKind, MemoryLevel, MemoryReading
 from builddoctor.gates.protocol import Asked
+from builddoctor.runtime.decision_loop import DecisionLoop
+from builddoctor.runtime.event_log import EventLog, Observer
 from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture
 from builddoctor.runtime.history_recorder import HistoryRecorder
 from builddoctor.runtime.kill_evidence import KillEvidence
 from builddoctor.runtime.phases import LivePhases
 from builddoctor.runtime.rss_recheck import RssRecheck
 from builddoctor.runtime.sampler import Rules, Sampler
-from builddoctor.runtime.session import EventLog, Observer, Session
+from builddoctor.runtime.session import Session
 from builddoctor.runtime.sharing import Sharing
 from builddoctor.runtime.ungated_watch import UngatedWatch
-from builddoctor.runtime.units import Toolchain
+from builddoctor.runtime.units import HeldUnits, Toolchain
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.process import Processes
@@ -49,6 +51,8 @@ class Built:
     """A build's parts, and what its log was told."""
 
     session: Session
+    decisions: DecisionLoop
+    held_units: HeldUnits
     scheduler: Scheduler
     log: EventLog
     phases: LivePhases
@@ -113,11 +117,25 @@ def build_of(
         rules=rules,
     )
     nothing = SystemRoot(folder / "nothing")
+    held_units = HeldUnits()
+    decisions = DecisionLoop(
+        scheduler,
+        log,
+        phases=phases,
+        held_units=held_units,
+        open_units=lambda: len(session.units.open),
+        sampler=sampler,
+        ungated=ungated,
+        evidence=evidence,
+        processes=processes,
+        clock=clock,
+        out_of_time=lambda: warn("out of time"),
+    )
     session = Session(
-        scheduler=scheduler,
+        decisions=decisions,
         log=log,
         phases=phases,
-        sampler=sampler,
+        held_units=held_units,
         sharing=sharing,
         ungated=ungated,
         evidence=evidence,
@@ -133,9 +151,22 @@ def build_of(
         ),
         capture=InputCapture(nothing, trace=folder / "trace.jsonl", free_mib=lambda: 1024.0),
         holds_units=holds_units,
-        out_of_time=lambda: warn("out of time"),
     )
-    return Built(session, scheduler, log, phases, sampler, sensor, sharing, ungated, processes, root, events)
+    return Built(
+        session,
+        decisions,
+        held_units,
+        scheduler,
+        log,
+        phases,
+        sampler,
+        sensor,
+        sharing,
+        ungated,
+        processes,
+        root,
+        events,
+    )
 
 
 def asks(*, unit_id: str = "", gate_pid: int = 11) -> Asked:

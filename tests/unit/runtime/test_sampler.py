@@ -41,16 +41,16 @@ def test_a_build_is_not_left_unwatched_in_silence(tmp_path: Path) -> None:
     sensor = Broken(root)
     scheduler = scheduler_of(LearningEstimator(), slots=2, budget_mib=8000)
     built = build_of(scheduler, root, tmp_path, clock=monotonic, sensor=sensor)
-    built.session.look()
+    built.decisions.look()
     (note,) = built.notes
     assert note.level is NoteLevel.WARNING
     assert "memory cannot be watched (ZeroDivisionError())" in note.text
     assert scheduler.budget_mib == 0
-    built.session.look()
+    built.decisions.look()
     assert [type(event) for event in built.events].count(MemoryUnseen) == 2
     assert len(built.notes) == 1
     sensor.broken = False
-    built.session.look()
+    built.decisions.look()
     assert isinstance(built.events[-1], MemorySampled)
     assert scheduler.budget_mib > 0
 
@@ -89,7 +89,7 @@ class Build:
     def sample(self, times: int) -> None:
         for _ in range(times):
             self.now_s += 0.1
-            self.built.session.look()
+            self.built.decisions.look()
 
     def close(self) -> None:
         for live in self.built.phases.values():

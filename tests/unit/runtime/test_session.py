@@ -118,7 +118,7 @@ def test_nothing_is_decided_on_what_was_seen_before_the_supervisor_was_stopped(
         nonlocal now_s
         scheduler = Scheduler(SETTINGS, LearningEstimator())
         built = build_of(scheduler, TextRoot(), tmp_path, clock=lambda: now_s)
-        built.session.look()
+        built.decisions.look()
         before = len(built.events)
         now_s += passed_s
         built.session.announce(built.session.take_up(asks(), trusted=True))
@@ -150,17 +150,17 @@ def test_units_wait_at_their_gates_until_they_are_released(tmp_path: Path) -> No
         assert [event.held for event in began] == [True] * 5
         told = [gate.told[0][:2] if gate.told else () for gate in gates]
         assert told == [*(("go", event.unit.unit_id) for event in began[:2]), (), (), ()]
-        assert len(built.session.held_units) == 3
+        assert len(built.held_units) == 3
         built.session.units._end(began[0].unit.unit_id)
         await asyncio.sleep(0.01)
         released = [event.unit_id for event in built.events if isinstance(event, ReleaseUnit)]
         assert released == [event.unit.unit_id for event in began[:3]]
         assert gates[2].told == [("go", began[2].unit.unit_id, "0")]
-        assert len(built.session.held_units) == 2
+        assert len(built.held_units) == 2
         # Its gate dies while it waits: it ends, and is never released.
         built.session.units._end(began[4].unit.unit_id)
         await tasks[4]
-        assert len(built.session.held_units) == 1
+        assert len(built.held_units) == 1
         ended = [event.unit_id for event in built.events if isinstance(event, UnitEnded)]
         assert ended == [began[0].unit.unit_id, began[4].unit.unit_id]
         assert began[4].unit.unit_id not in {e.unit_id for e in built.events if isinstance(e, ReleaseUnit)}
@@ -194,11 +194,11 @@ def test_while_nothing_compiles_looks_are_told_seldom_and_at_once_when_a_gate_as
         return [event.at_s for event in built.events if isinstance(event, MemorySampled)]
 
     for _ in range(int(QUIET_AFTER_S)):
-        built.session.look()
+        built.decisions.look()
         now_s += 1.0
     assert len(looks()) == QUIET_AFTER_S, "for a while all of them are told"
     for _ in range(105):
-        built.session.look()
+        built.decisions.look()
         now_s += 1.0
     assert len(looks()) == QUIET_AFTER_S + 100 / QUIET_EVERY_S
     last_s = now_s - 1.0
@@ -213,6 +213,6 @@ def test_while_nothing_compiles_looks_are_told_seldom_and_at_once_when_a_gate_as
     assert looks()[-1] == last_s
     told = len(looks())
     for _ in range(3):
-        built.session.look()
+        built.decisions.look()
         now_s += 1.0
     assert len(looks()) == told + 3, "and all again while it runs"

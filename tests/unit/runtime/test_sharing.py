@@ -90,7 +90,7 @@ class Side:
     def look(self) -> float:
         """A look at memory: what our phases may be promised together from then on."""
         self.now_s += 0.1
-        self.built.session.look()
+        self.built.decisions.look()
         return lease_mib(self.settled[-1]) if self.settled else NEVER_S
 
     @property
@@ -205,7 +205,7 @@ def test_without_a_place_for_a_ledger_a_build_goes_on(side: Side, tmp_path: Path
     (tmp_path / "file").touch()
     env = {"BUILDDOCTOR_LEDGER_DIR": str(tmp_path / "file")}
     alone = build_of(side.scheduler, side.root, tmp_path, clock=side.clock, ledger=env)
-    alone.session.look()
+    alone.decisions.look()
     assert [event for event in alone.events if isinstance(event, ShareSettled)] == []
     (note,) = alone.notes
     assert "does not share memory with other builds" in note.text

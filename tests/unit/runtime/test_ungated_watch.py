@@ -96,10 +96,10 @@ class Watch:
 
     def ask(self, phase_id: int = 1) -> None:
         """A gate asks."""
-        self.built.session.decide(PhaseAsked(at_s=self.now_s, phase=phase(phase_id)))
+        self.built.decisions.decide(PhaseAsked(at_s=self.now_s, phase=phase(phase_id)))
 
     def end(self, phase_id: int = 1) -> None:
-        self.built.session.decide(
+        self.built.decisions.decide(
             PhaseEnded(at_s=self.now_s, phase_id=phase_id, outcome=Outcome.OK, peak_mib=1.0, wall_s=1.0)
         )
 
@@ -108,12 +108,12 @@ class Watch:
         self.now_s += 0.5
         reading = reading_of(free_mib, limit_mib=LIMIT_MIB, kind=kind)
         allowed = allowance(reading, phases_mib)
-        session, at_s = self.built.session, self.now_s
+        decisions, at_s = self.built.decisions, self.now_s
         seen = self.ungated.look(reading, allowed, phases_mib=phases_mib, open_units=0, at_s=at_s)
         if seen is not None:
-            session.decide(seen)
+            decisions.decide(seen)
             self.ungated.let_go()
-        session.decide(
+        decisions.decide(
             MemorySampled(
                 at_s=at_s,
                 held_mib=phases_mib,
@@ -213,7 +213,7 @@ def test_when_memory_is_back_it_is_left_alone(watch: Watch) -> None:
 
 def test_at_the_end_of_a_build_nothing_is_looked_for_any_more(watch: Watch) -> None:
     """What was let go on must not be stopped again by the next sample."""
-    watch.built.session.interrupt(None)
+    watch.built.decisions.interrupt(None)
     assert watch.look(free_mib=100) == 0
     assert watch.root.reads == 0
 
@@ -349,7 +349,7 @@ def test_at_the_end_of_a_build_all_go_on(
 ) -> None:
     """Interrupted, or ended by itself: none stays stopped, and none is stopped any more."""
     watch.grow_until(lambda: watch.of_kind(Pause) > 0)
-    watch.built.session.interrupt(signalled)
+    watch.built.decisions.interrupt(signalled)
     assert sent == [(12, signal.SIGSTOP), (12, signal.SIGCONT), (12, signal.SIGCHLD)]
     assert watch.continued == [(12, ContinueReason.BUILD_ENDS)]
     for _ in range(4):
@@ -361,7 +361,7 @@ def test_when_memory_cannot_be_looked_at_all_go_on(watch: Watch, sent: list[tupl
     """Nothing would ever say that memory is back."""
     watch.grow_until(lambda: watch.of_kind(Pause) > 0)
     watch.built.sampler.look = lambda *_, **__: (_ for _ in ()).throw(ZeroDivisionError)  # type: ignore[method-assign]
-    watch.built.session.look()
+    watch.built.decisions.look()
     assert sent == [(12, signal.SIGSTOP), (12, signal.SIGCONT), (12, signal.SIGCHLD)]
     assert watch.continued == [(12, ContinueReason.UNSEEN)]
     assert watch.scheduler.paused == frozenset()
