@@ -19,8 +19,8 @@ from builddoctor.core.units import format_mib, parse_size_mib, parse_until_s, pr
 from builddoctor.gates.phase_replay import Repro, nvcc_of
 from builddoctor.gates.reduction import find_cvise
 from builddoctor.gates.subprocesses import run_measured
-from builddoctor.runtime.reducing import Bounds, Reduced, Reducing, choose_bounds, reduced_lines
-from builddoctor.runtime.reproducing import Reproducing, enough, given_up, write_text
+from builddoctor.repro.folder import Reproducing, enough, given_up, write_text
+from builddoctor.repro.reducing import Bounds, Reduced, Reducing, choose_bounds, reduced_lines
 from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.root import SystemRoot
 from builddoctor.trace.analysis import read_build

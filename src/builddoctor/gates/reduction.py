@@ -2,7 +2,7 @@
 
 Covers: one trial (``gates.trial_program`` does the work), C-Vise under our bounds and its end with all that it started.
 Trials keep the smallest good file themselves, whole, so that any of this may be ended at any time.
-Does *not* cover: what to try and which bounds (``runtime.reducing``).
+Does *not* cover: what to try and which bounds (``repro.reducing``).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ unit's command, and copies of the inputs of phases that are worth it (given up, 
 bounds, the folder beside the trace. Inputs are copied while the phase's gate still holds its compiler driver: nvcc
 deletes its temporary files when it ends.
 Does *not* cover: looking (``system.scene_reader``), copying (``gates.phase_replay``), what follows (``diagnose``), or
-making a folder to send away (``runtime.reproducing``).
+making a folder to send away (``repro.folder``).
 
 A build that goes well pays for the look at its start. Whatever goes wrong with a copy is a line in the trace, and never
 changes how the build ends.

@@ -7,7 +7,7 @@ import pytest
 
 from builddoctor.core.errors import ReproError
 from builddoctor.gates.phase_replay import Repro
-from builddoctor.runtime.reducing import Reduced, choose_bounds, reduced_lines, text_to_reduce
+from builddoctor.repro.reducing import Reduced, choose_bounds, reduced_lines, text_to_reduce
 
 CICC = Repro(
     what="cicc sm_90 of a.cu",

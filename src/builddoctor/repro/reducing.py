@@ -2,7 +2,7 @@
 
 Covers: which file, what counts as "still", in which bounds; the order of the work: a sweep over top-level parts, then
 C-Vise; what is written beside the repro, the best so far where time is up or somebody interrupts.
-Does *not* cover: a trial itself (``gates.reduction``), the folder and its script (``runtime.reproducing``).
+Does *not* cover: a trial itself (``gates.reduction``), the folder and its script (``repro.folder``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from builddoctor.core.errors import ReproError
 from builddoctor.core.units import counted, format_clock, format_mib
 from builddoctor.gates.phase_replay import Repro
 from builddoctor.gates.reduction import Trial, Trials, TrialSeen
-from builddoctor.runtime.reproducing import write_text
+from builddoctor.repro.folder import write_text
 from builddoctor.system.probes import Deadline
 from builddoctor.toolchain.options import LINKERS
 from builddoctor.toolchain.source_parts import needed_parts, top_level_parts
