@@ -29,9 +29,10 @@ from builddoctor.estimation.course import CourseWatch
 from builddoctor.estimation.time_left import ForeseenWork, OpenUnit, Works, time_left
 from builddoctor.history.store import History, Opened
 from builddoctor.runtime.recipe_use import RecipeUse
-from builddoctor.runtime.units import Project, Projects, Toolchain, tried_out, unit_key
+from builddoctor.runtime.units import Project, Projects, Toolchain, unit_key
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.system.source_files import source_digest
+from builddoctor.toolchain.command_lines import tried_out
 from builddoctor.trace.state import BuildState
 
 KILLED = frozenset(
@@ -136,7 +137,7 @@ class HistoryRecorder:
         """A unit's driver begins: what it is and was."""
         if self._path is not None and time.monotonic() >= self._open_again_s:
             self._open(self._path, READ_WAIT_S)
-        teaches = not tried_out(unit, cwd)
+        teaches = not tried_out(unit.source, unit.output, cwd)
         key = unit_key(unit, argv, cwd, self._projects.of(unit, cwd), self._tools)
         if key is None:
             return KnownUnit(teaches=teaches)

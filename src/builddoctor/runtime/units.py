@@ -27,7 +27,7 @@ from builddoctor.gates.guardian import hold
 from builddoctor.gates.protocol import Asked
 from builddoctor.projects.metadata import project_name
 from builddoctor.system.process import Processes
-from builddoctor.toolchain.command_lines import driver_unit, nvcc_unit, options_digest
+from builddoctor.toolchain.command_lines import driver_unit, nvcc_unit, options_digest, tried_out
 from builddoctor.toolchain.discover import is_overlay
 from builddoctor.toolchain.travelling import CUDA_TRAVELLERS
 
@@ -54,8 +54,6 @@ _ANYTHING = frozenset(_COMMON_NAMES.split())
 """Folders that are called so in many projects."""
 
 UNNAMED = "unnamed"
-
-_SCRATCH = re.compile(r"cmTC_|a\.out\Z|conftest|_configtest|TryCompile-|CMakeScratch|CompilerId")
 
 
 class Units:
@@ -297,14 +295,9 @@ def _there(path: Path) -> bool:
         return False
 
 
-def tried_out(unit: Unit, cwd: str) -> bool:
-    """A configure step compiles it to see whether it can."""
-    return bool(_SCRATCH.search(f"{cwd}/{unit.source}") or _SCRATCH.match(os.path.basename(unit.output)))
-
-
 def unit_key(unit: Unit, argv: Sequence[str], cwd: str, project: Project, tools: Toolchain) -> UnitKey | None:
     """The unit's name; None for what a configure step tries out, which is never the same twice."""
-    if tried_out(unit, cwd):
+    if tried_out(unit.source, unit.output, cwd):
         return None
     output = os.path.basename(unit.output)
     if not unit.counted and (unit.source or not output):

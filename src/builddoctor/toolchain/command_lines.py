@@ -8,6 +8,7 @@ Does *not* cover: running them, or looking at their files: sizes are handed in.
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -27,8 +28,13 @@ _TMPXFT = re.compile(
     r"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(?P<stem>.+?)"
     r"(?:\.(?:compute|sm)_\w+)?(?:\.(?:cpp|cudafe)\d*)?\.(?:ptx|ii|gpu|cpp)\Z"
 )
-_SCRATCH = re.compile(r"/(?:CMakeScratch|CMakeTmp|CompilerId\w+)/|/CMakeFiles/\d+\.\d+")
-"""Where CMake tries a compiler out."""
+_TRIED_OUT = re.compile(
+    r"/(?:CMakeScratch|CMakeTmp|TryCompile-\w+|CompilerId\w*)/|/CMakeFiles/\d+\.\d+|/(?:cmTC_|conftest|_configtest)[^/]*\Z"
+)
+"""Where CMake, autoconf and distutils try a compiler out."""
+_TRIALS_OUTPUT = re.compile(r"(?:cmTC_|conftest|_configtest).*|a\.out")
+_MADE_FOLDER = re.compile(r".*/tmp[a-z0-9_]{8}")
+"""A folder by Python's ``tempfile.mkdtemp``."""
 
 _LEFT_OUT_OF_DIGEST = frozenset(
     (
@@ -99,6 +105,15 @@ def driver_unit(unit_id: str, argv: Sequence[str], cwd: str) -> Unit:
     return _unit(unit_id, argv, cwd, archs=(), threads=1)
 
 
+def tried_out(source: str, output: str, cwd: str) -> bool:
+    """A configure step compiles it to see whether it can: by the names that CMake, autoconf and distutils give, or in a
+    folder that a setup.py made for it alone (DeepSpeed's ``/tmp/tmpa1b2c3d4/test.c``)."""
+    path = posixpath.join(cwd, source)
+    folder = posixpath.dirname(path)
+    apart = _MADE_FOLDER.fullmatch(folder) is not None and not f"{cwd}/".startswith(f"{folder}/")
+    return apart or bool(_TRIED_OUT.search(path) or _TRIALS_OUTPUT.fullmatch(posixpath.basename(output)))
+
+
 def options_digest(argv: Sequence[str]) -> str:
     """16 hexadecimal digits; the same for the same options in any order."""
     return hashlib.sha256("\0".join(sorted(_digested(argv))).encode(errors="replace")).hexdigest()[:16]
@@ -108,14 +123,14 @@ def _unit(unit_id: str, argv: Sequence[str], cwd: str, *, archs: tuple[str, ...]
     words = (argv[index] for index in _input_indexes(argv))
     source = next((word for word in words if PurePosixPath(word).suffix in _SOURCE_SUFFIXES), "")
     compiles = not _COMPILE_ONLY.isdisjoint(argv)
-    scratch = _SCRATCH.search(f"{cwd}/{source}") is not None
+    output = _output(argv)
     return Unit(
         unit_id=unit_id,
         source=printable(source),
-        output=printable(_output(argv)),
+        output=printable(output),
         archs=archs,
         threads=threads,
-        counted=bool(source) and compiles and not scratch,
+        counted=bool(source) and compiles and not tried_out(source, output, cwd),
     )
 
 

@@ -201,7 +201,7 @@ def test_the_name_of_a_file_is_no_architecture(text: str) -> None:
 )
 def test_every_way_to_compile_is_counted(option: str) -> None:
     """Short and long forms alike."""
-    assert nvcc(f"{option} a.cu -o a.out").counted
+    assert nvcc(f"{option} a.cu -o a.x").counted
 
 
 @pytest.mark.parametrize(
@@ -214,11 +214,19 @@ def test_every_way_to_compile_is_counted(option: str) -> None:
         ("-c CMakeCUDACompilerId.cu", "/b/CMakeFiles/3.25.1/CompilerIdCUDA"),
         ("-c src.cu", "/b/CMakeFiles/CMakeScratch/TryCompile-x1"),
         ("-c /b/CMakeFiles/CMakeTmp/x.cu", "/b"),
+        ("-c conftest.cu -o conftest.o", "/b"),
+        ("-c /tmp/tmpk3_9x0ab/test.c -o /tmp/tmpk3_9x0ab/test.o", "/home/me/DeepSpeed"),
     ],
 )
 def test_links_and_tries_of_the_compiler_are_not_counted(text: str, cwd: str) -> None:
     """The number of units on the screen is the project's own."""
     assert not nvcc(text, cwd).counted
+
+
+def test_a_project_that_lies_in_a_temporary_folder_is_counted() -> None:
+    """What is built there is not there to be tried out."""
+    assert nvcc("-c /tmp/tmpk3_9x0ab/a.cu -o a.o", "/tmp/tmpk3_9x0ab").counted
+    assert nvcc("-c /tmp/tmpk3_9x0ab/src/a.cu -o a.o", "/work").counted
 
 
 def test_the_sources_of_a_unity_build_are_counted() -> None:
