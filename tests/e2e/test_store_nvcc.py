@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from builddoctor.cluster.keys import make_keys
 from builddoctor.core.events import PhaseAsked, PhaseEnded
 from builddoctor.core.phase import STORE, Outcome, PhaseKind
 from builddoctor.toolchain.travelling import TRAVELLERS
+from support.memcg import memory_cgroup
+from support.nodes import Meeting
 from support.objects import objects_of
 from support.program import Program
 
@@ -39,17 +44,18 @@ class Sources:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.program = Program(folder)
+        self.store = ["--store", str(folder / "store")]
         for name in ("python3.11", "python3.12"):
             (folder / name).mkdir()
             (folder / name / "h.h").write_text(HEADER)
         for name, text in (("k.cu", UNIT), ("line.cu", UNIT), ("host.cpp", HOST), ("build.sh", f"set -e{BUILD}")):
             (folder / name).write_text(text)
 
-    def build(self, into: str, headers: str = "python3.11", *, store: bool = True) -> str:
-        """Gives what was printed."""
-        options = ["--store", str(self.folder / "store"), "--no-doctor"] if store else ["--no-doctor"]
+    def build(self, into: str, headers: str = "python3.11", *, store: bool = True, prefix: Sequence[str] = ()) -> str:
+        """Gives what was printed. ``prefix``: what starts it."""
+        options = [*(self.store if store else ()), "--no-doctor"]
         command = self.program.supervised("bash", "build.sh", into, str(self.folder / headers), options=options)
-        process = self.program.start(command, cwd=self.folder)
+        process = self.program.start([*prefix, *command], cwd=self.folder)
         printed, _ = process.communicate()
         assert process.returncode == 0, printed
         self.program.check_traces()
@@ -130,6 +136,31 @@ def test_a_store_that_cannot_be_written_costs_nothing_but_a_line(sources: Source
     printed = sources.build("first")
     assert "could not be kept" in printed
     assert (sources.folder / "first" / "k.o").is_file()
+
+
+@pytest.mark.needs_memcg
+@pytest.mark.slow
+def test_two_machines_share_what_a_third_one_offers(tmp_path: Path, sources: Sources) -> None:
+    """Each with its own memory, cache and state: the second takes what the first has compiled. Without the third
+    one they build by themselves."""
+    make_keys(tmp_path / "keys")
+    sources.build("plain", store=False)
+    meeting = Meeting(tmp_path / "meeting", keys=tmp_path / "keys", serve=["--store", str(tmp_path / "offered")])
+    with closing(meeting), memory_cgroup(2 << 30) as one, memory_cgroup(2 << 30) as other:
+        address = meeting.await_line("serve", "--store ").rpartition("--store ")[2].strip("`")
+        sources.store = ["--store", address, *meeting.options]
+        for name, cgroup in (("one", one), ("other", other)):
+            (tmp_path / name).mkdir()
+            sources.program = Program(tmp_path / name)
+            sources.build(name, prefix=cgroup.wrapped([]))
+            assert sources.objects(name) == sources.objects("plain")
+        assert sources.phases() == {"": set(), STORE: ALL}
+        assert one.kernel_kills == other.kernel_kills == 0
+        meeting.close()
+        printed = sources.build("alone", prefix=other.wrapped([]))
+    assert f"no store at {address}" in printed
+    assert sources.phases()[STORE] == set()
+    assert sources.objects("alone") == sources.objects("plain")
 
 
 def test_an_error_is_said_once_and_ends_the_build(sources: Sources) -> None:

@@ -17,16 +17,23 @@ class Meeting:
     """`cluster serve`, and workers that joined it."""
 
     def __init__(
-        self, folder: Path, *, keys: Path | None = None, host: str = "127.0.0.1", prefix: Sequence[str] = ()
+        self,
+        folder: Path,
+        *,
+        keys: Path | None = None,
+        host: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
+        serve: Sequence[str] = (),
     ) -> None:
-        """``keys``: of TLS; None: without. ``host``: an address where it listens; ``prefix``: what starts it."""
+        """``keys``: of TLS; None: without. ``host``: where it listens; ``prefix``: what starts it; ``serve``: further
+        options."""
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self.keys = keys
         self._running: list[subprocess.Popen[bytes]] = []
         listen = f"{'tls' if keys is not None else 'tcp'}://{host}:0"
         self.server = self._start(
-            "serve", Program(folder), ["cluster", "serve", "--listen", listen, *self.options], prefix=prefix
+            "serve", Program(folder), ["cluster", "serve", "--listen", listen, *self.options, *serve], prefix=prefix
         )
         line = self.await_line("serve", "serves at ")
         self.address = line.partition("serves at ")[2].partition(";")[0]

@@ -1,24 +1,35 @@
 """``builddoctor cluster keys|serve|status``: where machines meet that run phases for each other.
 
-Covers: keys, the meeting point, who is there. Does *not* cover: nodes (``cli.worker``), or a build that uses them
-(``--cluster``).
+Covers: keys, the meeting point with its store, who is there. Does *not* cover: nodes (``cli.worker``), or a build that
+uses them (``--cluster``, ``--store``).
 """
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from builddoctor.cli import options
 from builddoctor.cli.output import JsonOption, print_answer, print_notes
+from builddoctor.cluster.addresses import host_and_port, tls_for, with_port
 from builddoctor.core.cluster import ClusterNode
+from builddoctor.phase_store.folder import DEFAULT_MIB, StoreFolder
+from builddoctor.phase_store.server import StoreServer
 from builddoctor.ui.machine_page import node_rows
 
 app = typer.Typer(no_args_is_help=True, help="Other machines that run phases of builds.", rich_markup_mode=None)
 
 Listen = Annotated[
     str, typer.Option("--listen", metavar="ADDRESS", help="Where to listen; tcp:// for 127.0.0.1 alone.")
+]
+Offered = Annotated[
+    str,
+    typer.Option(
+        "--store", metavar="FOLDER", help="Offer this folder of results to builds, at the port after that of --listen."
+    ),
 ]
 AddressArgument = Annotated[str, typer.Argument(metavar="ADDRESS", help="Such as tls://build-host:8786.")]
 
@@ -46,12 +57,18 @@ def keys(folder: options.KeysOption = "") -> None:
 
 
 @app.command("serve")
-def serve(listen: Listen = "tls://0.0.0.0:8786", folder: options.KeysOption = "") -> None:
+def serve(
+    listen: Listen = "tls://0.0.0.0:8786",
+    folder: options.KeysOption = "",
+    store: Offered = "",
+    store_size: options.StoreSizeOption = "",
+) -> None:
     """Serve as the point where nodes and builds meet, until Ctrl-C. It compiles nothing itself.
 
     \b
     Examples:
       builddoctor cluster serve
+      builddoctor cluster serve --store ~/.cache/builddoctor-store
       builddoctor cluster serve --listen tcp://127.0.0.1:8786    # without keys, for this machine alone
     """
     there = options.with_cluster(folder)
@@ -60,11 +77,20 @@ def serve(listen: Listen = "tls://0.0.0.0:8786", folder: options.KeysOption = ""
 
     address = options.cluster_address(listen)
     security = security_for(address, there, "server")
+    beside = None
+    if store:
+        offered = with_port(address, port + 1 if (port := host_and_port(address)[1]) else 0)
+        size_mib = options.store_mib(store_size) if store_size else DEFAULT_MIB
+        server = StoreServer(StoreFolder(Path(options.store_folder(store)), most_mib=size_mib))
+        beside = partial(server.serving, offered, tls_for(address, there, "server"))
 
-    def ready(at: str) -> None:
-        print_notes([f"builddoctor: serves at {at}; nodes join with `builddoctor worker {at}`"])
+    def ready(at: str, store_port: int | None) -> None:
+        lines = [f"builddoctor: serves at {at}; nodes join with `builddoctor worker {at}`"]
+        if store_port is not None:
+            lines.append(f"builddoctor: builds share {store} with `--store {with_port(at, store_port)}`")
+        print_notes(lines)
 
-    serve_forever(address, security, ready)
+    serve_forever(address, security, ready, beside)
 
 
 @app.command("status")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from builddoctor.cluster.addresses import checked_address, checked_store_address, keys_folder
 from builddoctor.cluster.fleet import read_fleet
 from builddoctor.core.errors import ExtraMissingError, FolderNotWritableError, UsageError
 from builddoctor.core.request import RunRequest
@@ -90,8 +92,8 @@ KeysOption = Annotated[
         "--keys",
         metavar="FOLDER",
         show_default=False,
-        help="The folder of the cluster's keys.  [default: ~/.config/builddoctor/cluster; for nodes that come with a "
-        "build, keys of its own]",
+        help="The folder of the cluster's keys, also for a store elsewhere.  [default: ~/.config/builddoctor/cluster; "
+        "for nodes that come with a build, keys of its own]",
     ),
 ]
 
@@ -99,8 +101,9 @@ StoreOption = Annotated[
     str,
     typer.Option(
         "--store",
-        metavar="FOLDER",
-        help="Keep what compiler phases write, and take from there what earlier builds have kept.",
+        metavar="FOLDER|ADDRESS",
+        help="Keep what compiler phases write, and take from there what earlier builds have kept. A folder, or what "
+        "`cluster serve --store` offers: tls://build-host:8787.",
     ),
 ]
 StoreSizeOption = Annotated[
@@ -109,7 +112,7 @@ StoreSizeOption = Annotated[
         "--store-size",
         metavar="SIZE",
         show_default=False,
-        help="What the store may hold; what was used longest ago goes first.  [default: 10GiB]",
+        help="What that folder may hold; what was used longest ago goes first.  [default: 10GiB]",
     ),
 ]
 
@@ -171,6 +174,12 @@ def make_request(
         raise UsageError(f"--cores {cores}: a build needs at least 1", hint="leave it out to use all cores")
     chosen_cache(cache, os.environ)
     fleet = read_fleet(cluster) if cluster else None
+    store_address = _store_address(store)
+    if store_address and store_size:
+        raise UsageError(
+            f"--store-size: {store_address} has the size that it was given there",
+            hint="leave it out here; `builddoctor cluster serve --store FOLDER --store-size SIZE`",
+        )
     if summary:
         _check_writable(Path(summary))
     return RunRequest(
@@ -197,8 +206,9 @@ def make_request(
         cluster=cluster_address(cluster) if cluster and fleet is None else "",
         cluster_keys=_keys(keys, own=fleet is not None) if cluster else "",
         fleet=fleet,
-        store=_store_folder(store),
-        store_mib=_store_mib(store_size) if store_size else None,
+        store=store_address or store_folder(store),
+        store_keys=str(keys_folder(keys).absolute()) if store_address else "",
+        store_mib=store_mib(store_size) if store_size else None,
         until_s=parse_until_s(until, datetime.now().astimezone()) if until else None,
     )
 
@@ -212,7 +222,7 @@ def _keys(folder: str, *, own: bool) -> str:
 def with_cluster(folder: str) -> Path:
     """The folder of a cluster's keys; asked first wherever Dask is needed. Raises ExtraMissingError."""
     try:
-        from builddoctor.cluster.keys import keys_folder
+        import builddoctor.cluster.keys  # noqa: F401
     except ImportError as error:
         raise ExtraMissingError(
             f"clusters need Dask ({error})", hint="`pip install 'builddoctor[cluster]'`, on each of the machines"
@@ -220,14 +230,30 @@ def with_cluster(folder: str) -> Path:
     return keys_folder(folder)
 
 
-def _store_folder(folder: str) -> str:
+_LIKE_AN_ADDRESS = re.compile(r"\w+:/|(tls|tcp|https?):|[\w.-]+:\d+/?$")
+
+
+def _store_address(text: str) -> str:
+    """Checked; empty for a folder. Raises UsageError, also for what was meant as an address; ExtraMissingError."""
+    if _LIKE_AN_ADDRESS.match(text) is None or os.path.isdir(text):
+        return ""
+    _require_zstandard()
+    return checked_store_address(text)
+
+
+def store_folder(folder: str) -> str:
     """Absolute. Raises ExtraMissingError."""
-    if folder and importlib.util.find_spec("zstandard") is None:
-        raise ExtraMissingError("a store needs zstandard", hint="`pip install 'builddoctor[store]'`")
+    if folder:
+        _require_zstandard()
     return os.path.abspath(os.path.expanduser(folder)) if folder else ""
 
 
-def _store_mib(text: str) -> float:
+def _require_zstandard() -> None:
+    if importlib.util.find_spec("zstandard") is None:
+        raise ExtraMissingError("a store needs zstandard", hint="`pip install 'builddoctor[store]'`")
+
+
+def store_mib(text: str) -> float:
     """Raises UsageError for what is no size."""
     size_mib = read_size_mib(text)
     if not size_mib:
@@ -238,8 +264,6 @@ def _store_mib(text: str) -> float:
 def cluster_address(address: str) -> str:
     """Checked. Raises UsageError, or ExtraMissingError."""
     with_cluster("")
-    from builddoctor.cluster.keys import checked_address
-
     return checked_address(address)
 
 

@@ -1,19 +1,16 @@
 """Who may take part in a cluster: a certificate authority of its own, and certificates that it signed.
 
-Covers: making them, finding them, and the transport's settings (TLS both ways: each side shows a certificate). An
-address without TLS is for this machine alone.
-Does *not* cover: passing them on: that is the user's, with ssh or a shared home. A node needs ``ca.pem`` and
-``node.pem``, a user's machine ``ca.pem`` and ``client.pem``; ``ca-key.pem`` signs new ones and stays where it is.
+Covers: making them, and the settings of Dask's transport (TLS both ways: each side shows a certificate).
+Does *not* cover: addresses, and where keys are (``cluster.addresses``); or passing them on: that is the user's, with
+ssh or a shared home. A node needs ``ca.pem`` and ``node.pem``, a user's machine ``ca.pem`` and ``client.pem``;
+``ca-key.pem`` signs new ones and stays where it is.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
-from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -21,22 +18,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from distributed.security import Security
 
-from builddoctor.cluster.fleet import EXAMPLES
-from builddoctor.core.errors import ClusterError, UsageError
-from builddoctor.system.user_folders import usual_folder
-
-PORT = 8786
-"""Dask's own."""
+from builddoctor.cluster.addresses import key_files
+from builddoctor.core.errors import ClusterError
 
 VALID_DAYS = 365
 ROLES = ("server", "node", "client")
 _BEFORE = timedelta(minutes=10)
 """Clocks differ."""
-
-
-def keys_folder(named: str) -> Path:
-    """Where the keys are: as named, else in the user's settings."""
-    return Path(named) if named else usual_folder("config") / "cluster"
 
 
 def make_keys(folder: Path, *, days: int = VALID_DAYS, now: datetime | None = None) -> list[Path]:
@@ -108,51 +96,14 @@ def _write(path: Path, content: bytes) -> Path:
     return path
 
 
-def checked_address(address: str) -> str:
-    """``tls://HOST:PORT``; the port may be left out. Raises UsageError: without TLS only this machine's own."""
-    parts = urlsplit(address)
-    hint = f"an address is that of `builddoctor cluster serve`; --cluster takes {EXAMPLES}"
-    try:
-        port, host = PORT if parts.port is None else parts.port, parts.hostname or ""
-    except ValueError:
-        raise UsageError(f"{address} is no address of a cluster", hint=hint) from None
-    if parts.scheme not in ("tls", "tcp") or not host or parts.path not in ("", "/"):
-        raise UsageError(f"{address} is no address of a cluster", hint=hint)
-    if parts.scheme == "tcp" and not _is_loopback(host):
-        raise UsageError(
-            f"{address} is not encrypted, and anybody who reaches it could run programs there",
-            hint=f"tls://{host}:{port}, with the keys of `builddoctor cluster keys`",
-        )
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-
-
 def security_for(address: str, folder: Path, role: str) -> Security | None:
     """The transport's settings for one side; None without TLS. Raises ClusterError where keys are missing."""
     if not address.startswith("tls://"):
         return None
-    own, authority = folder / f"{role}.pem", folder / "ca.pem"
-    missing = [path.name for path in (authority, own) if not path.is_file()]
-    if missing:
-        raise ClusterError(
-            f"{' and '.join(missing)} of the cluster's keys {_are(missing)} not in {folder}",
-            hint="copy them from where `builddoctor cluster keys` was run, or name their folder with `--keys`",
-        )
+    authority, own = key_files(folder, role)
     named = {"server": "scheduler", "node": "worker", "client": "client"}[role]
     return Security(
         require_encryption=True,
         tls_ca_file=str(authority),
         **{f"tls_{named}_cert": str(own), f"tls_{named}_key": str(own)},
     )
-
-
-def _are(things: Sequence[str]) -> str:
-    return "is" if len(things) == 1 else "are"
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

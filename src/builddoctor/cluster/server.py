@@ -10,6 +10,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 import dask.config
 from distributed import Scheduler
@@ -66,23 +67,39 @@ def reach(address: str, security: Security | None) -> None:
         ) from error
 
 
-def serve_forever(address: str, security: Security | None, ready: Callable[[str], None]) -> None:
-    """Until SIGINT or SIGTERM. ``ready`` is given the address. Raises ClusterError where it cannot listen."""
+def serve_forever(
+    address: str,
+    security: Security | None,
+    ready: Callable[[str, int | None], None],
+    beside: Callable[[], AbstractAsyncContextManager[int]] | None = None,
+) -> None:
+    """Until SIGINT or SIGTERM. ``ready`` is given the address, and the port of what is served ``beside``.
+
+    Raises ClusterError where it cannot listen.
+    """
     quiet()
     with dask.config.set(SETTINGS):
-        asyncio.run(_serve(address, security, ready))
+        asyncio.run(_serve(address, security, ready, beside))
 
 
-async def _serve(address: str, security: Security | None, ready: Callable[[str], None]) -> None:
+async def _serve(
+    address: str,
+    security: Security | None,
+    ready: Callable[[str, int | None], None],
+    beside: Callable[[], AbstractAsyncContextManager[int]] | None,
+) -> None:
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, done.set)
     try:
-        async with Scheduler(
-            host=address, security=security or Security(), dashboard=False, dashboard_address=NO_PAGES
-        ) as scheduler:
-            ready(scheduler.address)
+        async with (
+            Scheduler(
+                host=address, security=security or Security(), dashboard=False, dashboard_address=NO_PAGES
+            ) as scheduler,
+            beside() if beside is not None else nullcontext() as port,
+        ):
+            ready(scheduler.address, port)
             await done.wait()
     except OSError as error:
         raise ClusterError(

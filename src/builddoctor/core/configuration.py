@@ -28,7 +28,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cache: Literal["auto", "ccache", "sccache", "none"] | None = None
     """an object cache in front of the compilers"""
     store: str | None = None
-    """folder in which compilers' results are kept for the next build (*)"""
+    """folder in which compilers' results are kept for the next build, or the address of one elsewhere (*)"""
     wheel_dir: str | None = None
     """where `build` puts wheels (*)"""
     keep_going: bool | None = None

@@ -60,7 +60,9 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Fleet | None = None
     """``--cluster``: nodes that the build starts itself"""
     store: str = ""
-    """``--store``: folder with results of phases of earlier builds"""
+    """``--store``: folder with results of phases of earlier builds, or the address of one elsewhere"""
+    store_keys: str = ""
+    """``--keys``: of a store elsewhere; empty where it is a folder"""
     store_mib: float | None = None
     """``--store-size``: what that folder may hold"""
     until_s: float | None = None

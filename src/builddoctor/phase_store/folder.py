@@ -1,24 +1,23 @@
 """Results of phases in a folder: found by key, written whole or not at all, checked on reading, bounded in size.
 
 Covers: one file for each result, which any number of builds read and write at once, on a file system that they may
-share. Does *not* cover: keys (``phase_store.likeness``), or when a result is looked for (``runtime.stored_phases``).
+share. Does *not* cover: keys (``phase_store.likeness``), what is in a file (``phase_store.result``), or when a
+result is looked for (``runtime.stored_phases``).
 
-A file is its digest and then the result: one that was torn, altered or put in another's place is no result, and is
-removed. Who may write into the folder decides what your objects contain; so one that anybody may write to is refused.
+A file that was torn, altered or put in another's place is no result, and is removed. Who may write into the folder
+decides what your objects contain; so one that anybody may write to is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
+import threading
 from pathlib import Path
 
-import msgspec
-
-from builddoctor.core.cluster import PackedFile
 from builddoctor.core.errors import FolderNotWritableError, UsageError
+from builddoctor.phase_store.result import Result, packed, unpacked
 
 DEFAULT_MIB = 10 * 1024.0
 """The size of a store where none is said: TransformerEngine's results for one architecture take some 200 MiB."""
@@ -26,19 +25,7 @@ DEFAULT_MIB = 10 * 1024.0
 LEFT_SHARE = 0.9
 """What is left of the bound when it was passed, so that not each build has to make room."""
 
-_DIGEST_BYTES = hashlib.sha256().digest_size
 _NEW = ".new"
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What a phase wrote, and what it took."""
-
-    key: str
-    outputs: tuple[PackedFile | None, ...]
-    """by their places; None for one that it did not write"""
-    printed: bytes
-    peak_mib: float
-    cpu_s: float
 
 
 class StoreFolder:
@@ -59,25 +46,35 @@ class StoreFolder:
                 hint=f"`chmod o-w {folder}`, or name another folder with `--store`",
             )
         self._folder = folder
-        self._most_bytes = most_mib * 2**20
+        self.most_mib = most_mib
         self.refused = 0
         """files that were no results"""
+        self.problem = ""
 
     def find(self, key: str) -> Result | None:
         """The result of that key; None where there is none. One that is no result is removed."""
+        found = self._read(key)
+        return None if found is None else found[1]
+
+    def body(self, key: str) -> bytes | None:
+        """The same, as its file holds it."""
+        found = self._read(key)
+        return None if found is None else found[0]
+
+    def _read(self, key: str) -> tuple[bytes, Result] | None:
         path = self._path(key)
         try:
             body = path.read_bytes()
         except OSError:
             return None
-        result = _unpacked(body)
-        if result is None or result.key != key:
+        result = unpacked(body, key)
+        if result is None:
             self.refuse(key)
             return None
         with contextlib.suppress(OSError):
             # What is used is kept longest; a reader of a group need not be allowed to say so.
             os.utime(path)
-        return result
+        return body, result
 
     def refuse(self, key: str) -> None:
         """It is no result of that phase."""
@@ -87,16 +84,23 @@ class StoreFolder:
 
     def put(self, result: Result) -> None:
         """Keep it. Raises OSError where it cannot be written; then nothing appears."""
-        path = self._path(result.key)
-        packed = msgspec.msgpack.encode(result)
+        self.put_body(result.key, packed(result))
+
+    def put_body(self, key: str, body: bytes) -> None:
+        """The same, packed already."""
+        path = self._path(key)
         path.parent.mkdir(exist_ok=True)
-        beside = path.with_name(f"{path.name}.{os.uname().nodename}.{os.getpid()}{_NEW}")
+        beside = path.with_name(f"{path.name}.{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}{_NEW}")
         try:
-            beside.write_bytes(hashlib.sha256(packed).digest() + packed)
+            beside.write_bytes(body)
             os.replace(beside, path)
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """The build is over."""
+        self.make_room()
 
     def make_room(self) -> float:
         """Remove what was used longest ago, where the store is larger than it may be; gives what is left, in MiB."""
@@ -105,9 +109,9 @@ class StoreFolder:
             with contextlib.suppress(OSError), os.scandir(folder) as files:
                 found += [(file.stat().st_mtime, file.stat().st_size, file.path) for file in files]
         held = sum(size for _, size, _ in found)
-        if held > self._most_bytes:
+        if held > self.most_mib * 2**20:
             for _, size, path in sorted(found):
-                if held <= self._most_bytes * LEFT_SHARE:
+                if held <= self.most_mib * 2**20 * LEFT_SHARE:
                     break
                 with contextlib.suppress(OSError):
                     os.unlink(path)
@@ -116,14 +120,3 @@ class StoreFolder:
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / key[2:]
-
-
-def _unpacked(body: bytes) -> Result | None:
-    """None for what was torn or altered."""
-    digest, packed = body[:_DIGEST_BYTES], body[_DIGEST_BYTES:]
-    if hashlib.sha256(packed).digest() != digest:
-        return None
-    try:
-        return msgspec.msgpack.decode(packed, type=Result)
-    except msgspec.DecodeError:
-        return None

@@ -45,6 +45,7 @@ from builddoctor.gates.environment import plain_environment
 from builddoctor.gates.overlay import FRONTS, HostTools, host_overlay, toolkit_overlay, triton_overlay
 from builddoctor.gates.subprocesses import run_captured
 from builddoctor.phase_store.folder import DEFAULT_MIB, StoreFolder
+from builddoctor.phase_store.result import Store
 from builddoctor.projects.archs import parse_archs
 from builddoctor.projects.build_commands import builds_folder
 from builddoctor.runtime.folders import cache_folder, site_folders, stages_folder, standing_in, traces_folder
@@ -128,7 +129,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     budget_mib: float
     cluster: Cluster | None = None
     """other machines that run phases"""
-    store: StoreFolder | None = None
+    store: Store | None = None
     """results of phases of earlier builds"""
 
     @property
@@ -239,9 +240,18 @@ def _join(
     return join(address, str(fleet.keys), toolkit, tools.compilers, news=fleet.news)
 
 
-def _store(request: RunRequest) -> StoreFolder | None:
-    """The store that the user named. Raises FolderNotWritableError, or UsageError where anybody may write to it."""
-    return StoreFolder(Path(request.store), most_mib=request.store_mib or DEFAULT_MIB) if request.store else None
+def _store(request: RunRequest) -> Store | None:
+    """The store that the user named. Raises FolderNotWritableError, or UsageError where anybody may write to it; of one
+    elsewhere ClusterError where there are no keys."""
+    if not request.store:
+        return None
+    if not request.store_keys:
+        return StoreFolder(Path(request.store), most_mib=request.store_mib or DEFAULT_MIB)
+    # Only here: it loads asyncio's TLS.
+    from builddoctor.cluster.addresses import tls_for
+    from builddoctor.phase_store.remote import RemoteStore
+
+    return RemoteStore(request.store, tls_for(request.store, Path(request.store_keys), "client"))
 
 
 def _temporary_mib(env: Mapping[str, str], root: SystemRoot) -> float | None:

@@ -17,8 +17,8 @@ import msgspec
 from builddoctor.cluster.parcels import ProgramDigests, content_of, pack_file, place
 from builddoctor.core.errors import ClusterError
 from builddoctor.core.phase import Outcome
-from builddoctor.phase_store.folder import Result, StoreFolder
 from builddoctor.phase_store.likeness import Likeness
+from builddoctor.phase_store.result import Result, Store
 from builddoctor.runtime.sent_phases import LOST, Load, Returned
 
 THREADS = 2
@@ -36,13 +36,18 @@ class Sought(msgspec.Struct, frozen=True):
 class StoredPhases:
     """The store of one build. Its methods are called in the event loop."""
 
-    def __init__(self, store: StoreFolder, *, tell: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, *, tell: Callable[[str], None]) -> None:
         """``tell``: a warning for the user."""
         self._store = store
         self._tell = tell
         self._programs = ProgramDigests()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
         self._problem = ""
+        if store.problem:
+            tell(
+                f"no store at {store.problem}. The build goes on, and asks again later; is "
+                "`builddoctor cluster serve --store FOLDER` running there, with the keys that are here?"
+            )
 
     async def look_up(self, load: Load) -> Sought | None:
         """The phase's result, if there is one; None where its files cannot be read."""
@@ -109,11 +114,11 @@ class StoredPhases:
     def close(self) -> None:
         """Wait for what is being written, make room, and say what went wrong."""
         self._threads.shutdown(wait=True)
-        self._store.make_room()
-        if self._problem:
-            self._tell(f"some phases could not be kept or taken: {self._problem}")
+        self._store.close()
+        if problem := self._problem or self._store.problem:
+            self._tell(f"some phases could not be kept or taken: {problem}")
         if self._store.refused:
-            self._tell(f"{self._store.refused} of the store's files were torn or altered: removed, and none was used")
+            self._tell(f"{self._store.refused} of the store's files were torn or altered: none was used")
 
 
 def _read_outputs(load: Load) -> list[bytes | None] | None:

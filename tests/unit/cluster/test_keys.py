@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.cluster.keys import checked_address, make_keys, security_for
+from builddoctor.cluster.addresses import checked_address, checked_store_address, tls_for
+from builddoctor.cluster.keys import make_keys, security_for
 from builddoctor.core.errors import ClusterError, UsageError
 
 
@@ -56,6 +57,25 @@ def test_addresses_that_are_none(given: str, says: str) -> None:
     with pytest.raises(UsageError, match=says) as raised:
         checked_address(given)
     assert "tls://" in raised.value.hint
+
+
+def test_a_stores_address_has_its_own_port_and_its_own_words() -> None:
+    assert checked_store_address("tls://build-host") == "tls://build-host:8787"
+    assert checked_store_address("tcp://127.0.0.1:9") == "tcp://127.0.0.1:9"
+    with pytest.raises(UsageError, match="read and write your results") as raised:
+        checked_store_address("tcp://build-host:8787")
+    assert raised.value.hint.startswith("tls://build-host:8787")
+    with pytest.raises(UsageError, match="no address of a store") as raised:
+        checked_store_address("https://build-host")
+    assert "--store" in raised.value.hint
+
+
+def test_keys_that_are_none_are_said(tmp_path: Path) -> None:
+    make_keys(tmp_path / "keys")
+    (tmp_path / "keys" / "client.pem").write_text("no key")
+    with pytest.raises(ClusterError, match="cannot be read"):
+        tls_for("tls://a:1", tmp_path / "keys", "client")
+    assert tls_for("tcp://127.0.0.1:1", tmp_path, "client") is None
 
 
 def test_missing_keys_are_named(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from builddoctor.cluster.parcels import content_of, pack_file
 from builddoctor.core.errors import FolderNotWritableError, UsageError
-from builddoctor.phase_store.folder import Result, StoreFolder
+from builddoctor.phase_store.folder import StoreFolder
+from builddoctor.phase_store.result import Result
 
 
 def result(number: int, size: int = 1000) -> Result:

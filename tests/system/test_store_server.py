@@ -1,0 +1,321 @@
+"""A store that another machine offers: real TLS, a real server; each way to fail costs the hit, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from builddoctor.cluster.addresses import host_and_port, tls_for
+from builddoctor.cluster.keys import make_keys
+from builddoctor.cluster.parcels import pack_file
+from builddoctor.phase_store.remote import FORMAT, HERE, REST_S, RemoteStore
+from builddoctor.phase_store.result import Result, packed
+from support.nodes import Meeting
+from support.program import Program
+
+pytestmark = pytest.mark.slow
+
+
+def result(number: int, size: int = 1000) -> Result:
+    content = random.Random(number).randbytes(size)
+    return Result(
+        key=f"{number:064x}", outputs=(pack_file("0", content), None), printed=b"said", peak_mib=900.0, cpu_s=12.0
+    )
+
+
+class Offered:
+    """``cluster serve --store``, and builds that use it."""
+
+    def __init__(self, folder: Path, keys: Path | None, size: str = "100MiB") -> None:
+        self.folder, self.keys = folder / "store", keys
+        self.meeting = Meeting(folder / "meeting", keys=keys, serve=["--store", str(self.folder), "--store-size", size])
+        self.address = self.meeting.await_line("serve", "--store ").rpartition("--store ")[2].strip("`")
+
+    def store(self, keys: Path | None = None, clock: Callable[[], float] = lambda: 0.0) -> RemoteStore:
+        there = keys or self.keys
+        tls = tls_for(self.address, there, "client") if there is not None else None
+        return RemoteStore(self.address, tls, clock=clock)
+
+    def files(self) -> list[Path]:
+        return sorted(path for path in self.folder.rglob("*") if path.is_file())
+
+    def said_to(self, words: bytes) -> bytes:
+        """What comes back, without our own client."""
+        with socket.create_connection(host_and_port(self.address), timeout=30) as plain:
+            tls = tls_for(self.address, self.keys, "client") if self.keys is not None else None
+            with tls.wrap_socket(plain) if tls is not None else plain as secure:
+                secure.sendall(words)
+                answer = b""
+                with contextlib.suppress(ConnectionResetError):
+                    while chunk := secure.recv(65536):
+                        answer += chunk
+                return answer
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    make_keys(tmp_path / "keys")
+    return tmp_path / "keys"
+
+
+@pytest.fixture
+def offered(tmp_path: Path, keys: Path) -> Iterator[Offered]:
+    made = Offered(tmp_path, keys)
+    yield made
+    made.meeting.close()
+
+
+def test_what_one_has_put_another_finds(offered: Offered) -> None:
+    """Whole, of any size; on the server it is a file as a build here would have written it."""
+    ours, theirs = offered.store(), offered.store()
+    for each in (result(1), result(2, 8 << 20)):
+        assert theirs.find(each.key) is None
+        ours.put(each)
+        assert theirs.find(each.key) == each
+    assert [path.read_bytes() for path in offered.files()] == [packed(result(1)), packed(result(2, 8 << 20))]
+    assert (ours.problem, theirs.problem, theirs.refused) == ("", "", 0)
+
+
+def test_on_the_loopback_it_needs_no_keys(tmp_path: Path) -> None:
+    made = Offered(tmp_path, None)
+    with contextlib.closing(made.meeting):
+        assert made.address.startswith("tcp://127.0.0.1:")
+        made.store().put(result(1))
+        assert made.store().find(result(1).key) == result(1)
+
+
+def test_strangers_are_refused(tmp_path: Path, offered: Offered) -> None:
+    """Without a certificate, with another authority's, with one that has expired."""
+    offered.store().put(result(1))
+    make_keys(tmp_path / "others")
+    make_keys(tmp_path / "expired", days=1, now=datetime.now(timezone.utc) - timedelta(days=3))
+    alike = tmp_path / "alike"
+    make_keys(alike)
+    # It trusts our server; but its own certificate is another authority's.
+    (alike / "ca.pem").write_bytes((offered.keys / "ca.pem").read_bytes() if offered.keys else b"")
+    for folder in (tmp_path / "others", tmp_path / "expired", alike):
+        store = offered.store(folder)
+        assert "other keys" in store.problem
+        assert store.find(result(1).key) is None
+        store.put(result(2))
+    plain = RemoteStore(offered.address.replace("tls", "tcp"), None)
+    assert plain.problem
+    assert plain.find(result(1).key) is None
+    assert len(offered.files()) == 1
+
+
+def test_a_torn_file_is_not_given_and_is_put_anew(offered: Offered) -> None:
+    store = offered.store()
+    store.put(result(1))
+    (file,) = offered.files()
+    file.write_bytes(file.read_bytes()[:-7])
+    assert store.find(result(1).key) is None
+    assert offered.files() == []
+    store.put(result(1))
+    assert store.find(result(1).key) == result(1)
+
+
+def test_what_is_no_question_gets_no_answer(offered: Offered) -> None:
+    """Paths that lead out, wrong sizes, another version: nothing is read or written; others are served on."""
+    key, body = result(1).key.encode(), packed(result(2))
+    for words in (
+        b"find ../../keys/ca.pem",
+        b"find " + key + b" more",
+        b"keep ../" + key[3:] + b" 4",
+        b"keep " + key + b" -1",
+        b"keep " + key + b" 99999999999",
+        b"keep " + key + b" x",
+        b"drop " + key,
+        b"",
+    ):
+        assert offered.said_to(FORMAT + b" " + words + b"\n") == b"", words
+    assert offered.said_to(b"GET / HTTP/1.1\r\n\r\n") == b""
+    assert offered.said_to(b"x" * 200_000) == b""
+    # Another phase's result, and what is none.
+    for sent in (body, b"x" * 50):
+        assert b"not-kept" in offered.said_to(FORMAT + b" keep %s %d\n" % (key, len(sent)) + sent)
+    assert offered.files() == []
+    store = offered.store()
+    assert (store.find(result(1).key), store.problem) == (None, "")
+
+
+def test_it_never_holds_much_more_than_it_may(tmp_path: Path, keys: Path) -> None:
+    made = Offered(tmp_path, keys, size="1MiB")
+    with contextlib.closing(made.meeting):
+        store = made.store()
+        for number in range(30):
+            store.put(result(number, 100_000))
+            assert sum(path.stat().st_size for path in made.files()) <= 1 << 20
+        assert store.find(result(29).key) == result(29, 100_000)
+        assert store.find(result(0).key) is None
+
+
+def test_a_store_that_is_gone_is_asked_again_when_it_may_be_back(tmp_path: Path, keys: Path) -> None:
+    """Killed: one question fails, then none is asked for a while; what it held is there again with the next server."""
+    made = Offered(tmp_path, keys)
+    late = [0.0]
+    store = made.store(clock=lambda: late[0])
+    store.put(result(1))
+    made.meeting.server.kill()
+    made.meeting.server.wait()
+    assert store.find(result(1).key) is None
+    assert "refused" in store.problem
+    store.put(result(2))
+    listener = Listener(made.address, lambda _: b"never read")
+    with listener.listening():
+        assert store.find(result(1).key) is None
+        assert listener.asked == 0
+        late[0] = REST_S
+        assert store.find(result(1).key) is None
+        assert listener.asked == 1
+        # Twice as long now.
+        late[0] += REST_S
+        assert store.find(result(1).key) is None
+        assert listener.asked == 1
+
+
+class Listener:
+    """Somebody else at that address, who says what he likes; without TLS."""
+
+    def __init__(self, address: str, answer: Callable[[bytes], bytes | None]) -> None:
+        """``answer``: to a question; None: silence."""
+        self._at, self._answer = host_and_port(address), answer
+        self.asked = 0
+        self.address = ""
+        self._loop = asyncio.new_event_loop()
+        self._listens = threading.Event()
+        self._done = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        self._thread.start()
+        self._listens.wait()
+        yield
+        self._loop.call_soon_threadsafe(self._done.set)
+        self._thread.join()
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._converse, *self._at)
+        self.address = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self._listens.set()
+        await self._done.wait()
+        server.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.asked += 1
+        question = await reader.read(65536)
+        answer = self._answer(question)
+        if answer is None:
+            await self._done.wait()
+        else:
+            writer.write(answer)
+            with contextlib.suppress(OSError):
+                await writer.drain()
+        writer.close()
+
+
+def _altered(body: bytes) -> bytes:
+    return body[:200] + bytes([body[200] ^ 1]) + body[201:]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\0" * 1000,
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        FORMAT + b" found",
+        FORMAT + b" found\n",
+        FORMAT + b" kept\n",
+        FORMAT + b" found\n" + packed(result(1))[:-1],
+        FORMAT + b" found\n" + _altered(packed(result(1))),
+        FORMAT + b" found\n" + packed(result(2)),
+        b"builddoctor-store-2 found\n" + packed(result(1)),
+        None,
+    ],
+    ids=["nothing", "zeroes", "http", "half", "empty", "another", "torn", "altered", "other key", "version", "silence"],
+)
+def test_garbage_is_never_taken_and_not_asked_for_again(answer: bytes | None) -> None:
+    def say(question: bytes) -> bytes | None:
+        return FORMAT + b" " + HERE + b"\n" if b"hail" in question else answer
+
+    listener = Listener("tcp://127.0.0.1:0", say)
+    with listener.listening():
+        store = RemoteStore(listener.address, None, answer_s=0.5 if answer is None else 30.0, clock=lambda: 0.0)
+        assert store.problem == ""
+        assert store.find(result(1).key) is None
+        assert store.problem
+        assert store.find(result(1).key) is None
+        store.put(result(1))
+        assert listener.asked == 2
+
+
+def _compile(program: Program, source: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = program.supervised("g++", "-c", str(source), "-o", "host.o", options=["--no-doctor", *options])
+    return subprocess.run(
+        command, cwd=program.folder, env=program.env, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_a_build_goes_on_without_its_store_and_says_so(tmp_path: Path, keys: Path) -> None:
+    program, source = Program(tmp_path), tmp_path / "host.cpp"
+    source.write_text("int f() { return 1; }\n")
+    done = _compile(program, source, "--store", "tls://127.0.0.1:1", "--keys", str(keys))
+    assert done.returncode == 0, done.stderr
+    assert "no store at tls://127.0.0.1:1" in done.stderr
+    assert "cluster serve --store" in done.stderr
+    done = _compile(program, source, "--store", "tls://no-such-host.invalid", "--keys", str(keys))
+    assert done.returncode == 0, done.stderr
+    assert "no store at tls://no-such-host.invalid:8787" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--store", "tls:/build-host"], 64, "no address of a store"),
+        (["--store", "https://build-host"], 64, "no address of a store"),
+        (["--store", "build-host:8787"], 64, "no address of a store"),
+        (["--store", "tcp://10.0.0.1:8787"], 64, "not encrypted"),
+        (["--store", "tls://127.0.0.1", "--store-size", "1GiB"], 64, "--store-size"),
+        (["--store", "tls://127.0.0.1", "--keys", "/nowhere"], 67, "ca.pem and client.pem"),
+    ],
+)
+def test_a_mistyped_store_is_said_before_the_build(tmp_path: Path, words: list[str], code: int, says: str) -> None:
+    source = tmp_path / "host.cpp"
+    source.write_text("int f() { return 1; }\n")
+    done = _compile(Program(tmp_path), source, *words)
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert "hint: " in done.stderr
+    assert not (tmp_path / "host.o").exists()
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    """The store's is the one after the meeting point's."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        program = Program(tmp_path)
+        done = program.run(
+            "cluster", "serve", "--listen", f"tcp://127.0.0.1:{port - 1}", "--store", str(tmp_path / "s")
+        )
+    assert done.returncode == 67, done.stderr
+    assert "--listen" in done.stderr
+
+
+def test_the_server_ends_when_it_is_told_to(offered: Offered) -> None:
+    """Also while somebody holds a connection."""
+    with socket.create_connection(host_and_port(offered.address)):
+        offered.meeting.server.send_signal(signal.SIGTERM)
+        assert offered.meeting.server.wait(60) == 0
