@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from builddoctor.cluster.keys import make_keys
+from support.nodes import Meeting
 from support.objects import objects_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,13 +40,23 @@ def store() -> list[str]:
         source = folder / "example"
         shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("build", "dist"))
         builds = _Builds(folder, source)
+        ours, both = ["--store", str(folder / "store")], ["--store", str(folder / "both")]
         rows = [
-            ("no store", builds.build("plain", "90", "")),
-            ("an empty store: all is kept", builds.build("empty", "90", "store")),
-            ("again, another build folder", builds.build("warm", "90", "store")),
+            ("no store", builds.build("plain", "90", [])),
+            ("an empty store: all is kept", builds.build("empty", "90", ours)),
+            ("again, another build folder", builds.build("warm", "90", ours)),
         ]
-        builds.build("both", "90;100", "both")
-        rows.append(("sm_90, where sm_90 and sm_100 were built", builds.build("subset", "90", "both")))
+        builds.build("both", "90;100", both)
+        rows.append(("sm_90, where sm_90 and sm_100 were built", builds.build("subset", "90", both)))
+        make_keys(folder / "keys")
+        meeting = Meeting(folder / "meeting", keys=folder / "keys", serve=["--store", str(folder / "offered")])
+        try:
+            address = meeting.await_line("serve", "--store ").rpartition("--store ")[2].strip("`")
+            elsewhere = ["--store", address, *meeting.options]
+            rows.append(("an empty one over TLS on the loopback", builds.build("tls-empty", "90", elsewhere)))
+            rows.append(("again, over TLS on the loopback", builds.build("tls-warm", "90", elsewhere)))
+        finally:
+            meeting.close()
         size_mib = sum(path.stat().st_size for path in (folder / "store").rglob("*") if path.is_file()) / 2**20
     first = rows[0][1]
     lines = [
@@ -63,7 +75,7 @@ class _Builds:
     def __init__(self, folder: Path, source: Path) -> None:
         self._folder, self._source = folder, source
 
-    def build(self, name: str, archs: str, store: str) -> Took:
+    def build(self, name: str, archs: str, options: list[str]) -> Took:
         build, summary = self._source / name, self._folder / "summary.json"
         configure = [
             "cmake",
@@ -76,7 +88,6 @@ class _Builds:
             f"-DCMAKE_CUDA_ARCHITECTURES={archs}",
         ]
         subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
-        options = ["--store", str(self._folder / store)] if store else []
         command = [
             sys.executable,
             "-m",
