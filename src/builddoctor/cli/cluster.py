@@ -16,6 +16,7 @@ from builddoctor.cli import options
 from builddoctor.cli.output import JsonOption, print_answer, print_notes
 from builddoctor.cluster.addresses import host_and_port, tls_for, with_port
 from builddoctor.core.cluster import ClusterNode
+from builddoctor.core.errors import UsageError
 from builddoctor.phase_store.folder import DEFAULT_MIB, StoreFolder
 from builddoctor.phase_store.server import StoreServer
 from builddoctor.ui.machine_page import node_rows
@@ -71,6 +72,8 @@ def serve(
       builddoctor cluster serve --store ~/.cache/builddoctor-store
       builddoctor cluster serve --listen tcp://127.0.0.1:8786    # without keys, for this machine alone
     """
+    if store_size and not store:
+        raise UsageError("--store-size without a store", hint="add `--store FOLDER`, or leave it out")
     there = options.with_cluster(folder)
     from builddoctor.cluster.keys import security_for
     from builddoctor.cluster.server import serve_forever
