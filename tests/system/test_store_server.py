@@ -21,7 +21,7 @@ from builddoctor.cluster.parcels import pack_file
 from builddoctor.phase_store.remote import FORMAT, HERE, REST_S, RemoteStore
 from builddoctor.phase_store.result import Result, packed
 from support.nodes import Meeting
-from support.program import Program
+from support.program import PATIENCE_S, Program
 
 pytestmark = pytest.mark.slow
 
@@ -44,14 +44,14 @@ class Offered:
     def store(self, keys: Path | None = None, clock: Callable[[], float] = lambda: 0.0) -> RemoteStore:
         there = keys or self.keys
         tls = tls_for(self.address, there, "client") if there is not None else None
-        return RemoteStore(self.address, tls, clock=clock)
+        return RemoteStore(self.address, tls, answer_s=PATIENCE_S, clock=clock)
 
     def files(self) -> list[Path]:
         return sorted(path for path in self.folder.rglob("*") if path.is_file())
 
     def said_to(self, words: bytes) -> bytes:
         """What comes back, without our own client."""
-        with socket.create_connection(host_and_port(self.address), timeout=30) as plain:
+        with socket.create_connection(host_and_port(self.address), timeout=PATIENCE_S) as plain:
             tls = tls_for(self.address, self.keys, "client") if self.keys is not None else None
             with tls.wrap_socket(plain) if tls is not None else plain as secure:
                 secure.sendall(words)
@@ -253,7 +253,7 @@ def test_garbage_is_never_taken_and_not_asked_for_again(answer: bytes | None) ->
 
     listener = Listener("tcp://127.0.0.1:0", say)
     with listener.listening():
-        store = RemoteStore(listener.address, None, answer_s=0.5 if answer is None else 30.0, clock=lambda: 0.0)
+        store = RemoteStore(listener.address, None, answer_s=0.5 if answer is None else PATIENCE_S, clock=lambda: 0.0)
         assert store.problem == ""
         assert store.find(result(1).key) is None
         assert store.problem
@@ -318,4 +318,4 @@ def test_the_server_ends_when_it_is_told_to(offered: Offered) -> None:
     """Also while somebody holds a connection."""
     with socket.create_connection(host_and_port(offered.address)):
         offered.meeting.server.send_signal(signal.SIGTERM)
-        assert offered.meeting.server.wait(60) == 0
+        assert offered.meeting.server.wait(PATIENCE_S) == 0

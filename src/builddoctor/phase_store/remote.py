@@ -27,7 +27,7 @@ FOUND, NONE, KEPT, NOT_KEPT, HERE = b"found", b"none", b"kept", b"not-kept", b"h
 MOST_BYTES = 256 * 2**20
 """Of one result, compressed: all of TransformerEngine's for one architecture take some 200 MiB."""
 
-ANSWER_S = 5.0
+ANSWER_S = 10.0
 """A question takes so long at most, with connecting and all bytes."""
 
 REST_S = 60.0
