@@ -21,7 +21,7 @@ from builddoctor.core.cluster import ClusterNode
 from builddoctor.core.configuration import Setting
 from builddoctor.core.machine import Machine
 from builddoctor.core.past import PastUnit
-from builddoctor.core.plan import Plan
+from builddoctor.core.plan import MatrixPlan, Plan
 from builddoctor.core.recipe import Differences
 from builddoctor.core.recipe_index import Pulled, Pushed
 from builddoctor.history.store import ProjectRow
@@ -39,7 +39,7 @@ ANSWERS: Mapping[str, tuple[object, ...]] = {
     "build": (BuildPlan,),
     "status": (ActivationStatus,),
     "doctor": (Report,),
-    "plan": (Plan,),
+    "plan": (Plan, MatrixPlan),
     "explain": (ExplainedFile,),
     "save": (Saved,),
     "restore": (Restored,),

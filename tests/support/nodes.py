@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from support.fake_toolkit import fake_toolkit
 from support.program import PATIENCE_S, Program
@@ -162,7 +163,10 @@ class Place:
         return sorted(int(each.name.removeprefix("began-")) for each in self.signs.glob("began-*"))
 
 
-def await_that(found: Callable[[], list[int] | None]) -> list[int]:
+Found = TypeVar("Found")
+
+
+def await_that(found: Callable[[], list[Found] | None]) -> list[Found]:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if (result := found()) is not None:

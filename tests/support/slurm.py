@@ -78,8 +78,8 @@ class Slurm:
         fields = dict(each.partition("=")[::2] for each in self.ask("scontrol", "show", "job", job, "-o").split())
         return fields.get("JobState", "")
 
-    def await_state(self, job: str, *wanted: str) -> str:
-        self._until(lambda: self.state(job) in wanted, lambda: f"{job}: {self.state(job)}\n{self.log()}")
+    def await_state(self, job: str, *wanted: str, within_s: float = PATIENCE_S) -> str:
+        self._until(lambda: self.state(job) in wanted, lambda: f"{job}: {self.state(job)}\n{self.log()}", within_s)
         return self.state(job)
 
     def log(self) -> str:
@@ -110,8 +110,8 @@ class Slurm:
             )
         self._running.append(started)
 
-    def _until(self, holds, said=lambda: "") -> None:
-        deadline = time.monotonic() + PATIENCE_S
+    def _until(self, holds, said=lambda: "", within_s: float = PATIENCE_S) -> None:
+        deadline = time.monotonic() + within_s
         while not holds():
             died = [each.args for each in self._running if each.poll() is not None]
             assert not died, f"{died} ended\n{self.log()}"

@@ -38,6 +38,7 @@ CASES = [
     "doctor",
     "doctor .",
     "plan demo.toml --on gb200-node",
+    "plan demo.toml --matrix python=3.11,3.12 --time 1h",
     "build . --dry-run",
     "explain build.log",
     "explain last",

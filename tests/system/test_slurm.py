@@ -5,16 +5,20 @@ Two emulated nodes on loopback, without cgroups: no memory is enforced by it her
 
 from __future__ import annotations
 
+import json
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
+import msgspec
 import ninja
 import psutil
 import pytest
+import tomlkit
 
 from builddoctor.core.events import Admit, NodeSeen, Note, PhaseEnded
 from builddoctor.core.phase import Outcome
@@ -198,6 +202,154 @@ def test_a_job_that_ends_too_early_is_continued_by_the_next(tmp_path: Path, slur
     assert slurm.state(job) == "COMPLETED", output
     assert _begun(tmp_path) == ["1.o", "2.o", "3.o", "3.o", "4.o"], output
     assert "is to be continued" in output
+
+
+MATRIX_UNIT = """
+import os, sys, time
+from pathlib import Path
+folder, name = Path.cwd().parent, sys.argv[1]
+with (folder / "begun").open("a") as file:
+    print(Path(name).name.partition(".")[0], os.environ["MATRIX_PYTHON"], os.environ["CUDAARCHS"], file=file)
+if (folder.parent.name, os.path.basename(name)) == ("sm_100-cp312", "rope.cu.o"):
+    sys.exit("no such kernel")
+while folder.parent.name == "sm_90-cp312" and "attention_forward" in name and not (folder.parent / "go").exists():
+    time.sleep(0.02)
+Path(name).write_text(name)
+"""
+"""In one cell a unit fails, in another the last of its stages waits: for what does not come before its job ends."""
+
+CELLS = ("sm_90-cp311", "sm_90-cp312", "sm_100-cp311", "sm_100-cp312")
+LONG_S = 240.0
+"""For a limit of a minute: Slurm looks for those that have reached theirs twice a minute, and waits before it kills."""
+
+
+@pytest.fixture
+def matrix(tmp_path: Path, program: Program) -> Path:
+    """The sources of four builds, and a Python for each: all of them the one that is here."""
+    (tmp_path / "sources" / "build").mkdir(parents=True)
+    (tmp_path / "sources" / "unit.py").write_text(MATRIX_UNIT)
+    edges = "".join(f"build {unit.target}: unit\n" for unit in RECIPE.units)
+    rule = f"rule unit\n  command = {sys.executable} ../unit.py $out\n"
+    (tmp_path / "sources" / "build" / "build.ninja").write_text(f"{rule}{edges}")
+    (tmp_path / "recipe.toml").write_text(tomlkit.dumps(msgspec.to_builtins(RECIPE)))
+    for version in ("3.11", "3.12"):
+        python = tmp_path / "pythons" / version / "bin" / f"python{version}"
+        python.parent.mkdir(parents=True)
+        python.symlink_to(sys.executable)
+    (tmp_path / "bin").mkdir()
+    ours = tmp_path / "bin" / "builddoctor"
+    ours.write_text(f'#!/bin/sh\nexec {shlex.join(program.argv())} "$@"\n')
+    ours.chmod(0o755)
+    program.env["PYTHONS"] = str(tmp_path / "pythons")
+    program.env["PATH"] = f"{tmp_path / 'bin'}:{ninja.BIN_DIR}:{program.env['PATH']}"
+    return tmp_path
+
+
+def _array(matrix: Path, program: Program, slurm: Slurm, *words: str) -> str:
+    """As ``recipe render`` writes it; submitted."""
+    axes = ("--matrix", "arch=sm_90,sm_100", "--matrix", "python=3.11,3.12")
+    size = ("--cores", "2", "--memory", "3GiB")
+    render = ("recipe", "render", "recipe.toml", "--to", "slurm", *axes, *size, *words, "-o", "all.slurm")
+    done = program.run(*render, cwd=matrix)
+    assert done.returncode == 0, done.stderr
+    command = ("sbatch", "--parsable", "--output=out-%a", "all.slurm", "sources", "--", "ninja", "-C", "build")
+    sent = subprocess.run(
+        command, cwd=matrix, env={**program.env, **slurm.env}, capture_output=True, text=True, check=False
+    )
+    assert sent.returncode == 0, sent.stderr
+    return sent.stdout.strip()
+
+
+def _units_of(matrix: Path, cell: str) -> list[str]:
+    begun = matrix / "matrix" / cell / "source" / "begun"
+    return begun.read_text().splitlines() if begun.exists() else []
+
+
+def _waits(matrix: Path, times: int = 1) -> list[str] | None:
+    """Of that cell the last unit has begun so many times, and all others are done."""
+    forward = [each for each in _units_of(matrix, CELLS[1]) if each.startswith("attention_forward")]
+    log = matrix / "matrix" / CELLS[1] / "source" / "build" / ".ninja_log"
+    done = sum(unit.target in log.read_text() for unit in RECIPE.units) if log.exists() else 0
+    return forward if len(forward) == times and done == len(RECIPE.units) - 1 else None
+
+
+def _check_cells(matrix: Path, slurm: Slurm, job: str, *, within_s: float = PATIENCE_S) -> None:
+    """Three are built, each with its own Python and architectures and nothing twice; one has failed, and says so."""
+    states = [
+        slurm.await_state(f"{job}_{at}", "COMPLETED", "FAILED", "TIMEOUT", within_s=within_s)
+        for at in range(len(CELLS))
+    ]
+    said = {cell: (matrix / f"out-{at}").read_text() for at, cell in enumerate(CELLS)}
+    assert states == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"], said
+    names = sorted(unit.place.removeprefix("src/").removesuffix(".cu") for unit in RECIPE.units)
+    for cell in CELLS[:3]:
+        arch, _, tag = cell.partition("-cp3")
+        again = ["attention_forward"] * (cell == CELLS[1])
+        begun = sorted(f"{name} 3.{tag} {arch.removeprefix('sm_')}" for name in [*names, *again])
+        assert sorted(_units_of(matrix, cell)) == begun, said[cell]
+        made = matrix / "matrix" / cell / "source" / "build"
+        assert [unit.target for unit in RECIPE.units if not (made / unit.target).exists()] == []
+    assert "sm_100-cp312 failed: exit code 1" in said[CELLS[3]]
+    assert "sm_90-cp312 goes on in another attempt" in said[CELLS[1]]
+    assert not (matrix / "sources" / "build" / ".ninja_log").exists()
+
+
+@pytest.mark.parametrize("how", ["staged", "gated"])
+def test_an_array_builds_all_cells_of_a_matrix(
+    matrix: Path, program: Program, slurm: Slurm, how: Literal["staged", "gated"]
+) -> None:
+    """One fails and ends no other. One gets the signal of a job that is about to end: its next attempt goes on."""
+    job = _array(matrix, program, slurm, *(["--with-builddoctor"] * (how == "gated")))
+    await_that(lambda: _waits(matrix))
+    slurm.ask("scancel", "--signal=USR1", "--batch", f"{job}_1", check=True)
+    await_that(lambda: _waits(matrix, times=2))
+    (matrix / "matrix" / CELLS[1] / "go").touch()
+    _check_cells(matrix, slurm, job)
+    traces = [sorted(each.name for each in (matrix / "matrix" / cell).glob("trace-*")) for cell in CELLS]
+    expected = [["trace-1.jsonl"], ["trace-1.jsonl", "trace-2.jsonl"], ["trace-1.jsonl"], ["trace-1.jsonl"]]
+    assert traces == (expected if how == "gated" else [[], [], [], []])
+    assert slurm.jobs() == []
+
+
+def test_a_cell_that_is_cancelled_stays_cancelled(matrix: Path, program: Program, slurm: Slurm) -> None:
+    """It does not queue itself again, and nothing of it goes on."""
+    job = _array(matrix, program, slurm, "--exclude", "arch=sm_100")
+    await_that(lambda: _waits(matrix))
+    slurm.ask("scancel", f"{job}_1", check=True)
+    assert slurm.await_state(f"{job}_1", "CANCELLED", "COMPLETED", "FAILED", "PENDING") == "CANCELLED"
+    await_that(lambda: None if slurm.jobs() else [])
+    assert "another attempt" not in (matrix / "out-1").read_text()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", ["staged", "gated"])
+def test_an_array_goes_on_after_a_real_time_limit(
+    matrix: Path, program: Program, slurm: Slurm, how: Literal["staged", "gated"]
+) -> None:
+    """The smallest that Slurm has, one minute, and the signal that Slurm sends."""
+    job = _array(matrix, program, slurm, "--time", "1m", *(["--with-builddoctor"] * (how == "gated")))
+    await_that(lambda: _waits(matrix))
+    slurm.await_state(f"{job}_1", "PENDING", within_s=LONG_S)
+    (matrix / "matrix" / CELLS[1] / "go").touch()
+    _check_cells(matrix, slurm, job, within_s=LONG_S)
+
+
+@pytest.mark.nightly
+def test_what_slurm_ends_by_its_time_limit_is_gone_on_with(tmp_path: Path, program: Program, slurm: Slurm) -> None:
+    """No signal was asked for, no ``--until``: SIGTERM at the limit, and SIGKILL a little later. Units that were done
+    stay done, the trace says how it ended, and the next job goes on."""
+    script = _job(tmp_path, program, 'builddoctor run --trace "trace-$1.jsonl" -- ninja -C build -j1')
+    first = _sbatch(slurm, "--time=1", str(script), "1", cwd=tmp_path, env=program.env)
+    slurm.await_state(first, "TIMEOUT", "COMPLETED", "FAILED", "CANCELLED", within_s=LONG_S)
+    assert slurm.state(first) == "TIMEOUT", (tmp_path / "out").read_text()
+    assert _begun(tmp_path) == ["1.o", "2.o", "3.o"]
+    assert not (tmp_path / "build" / "3.o").exists()
+    shown = program.run("trace", "show", "trace-1.jsonl", "--json", cwd=tmp_path)
+    assert json.loads(shown.stdout)["summary"]["result"] == "interrupted", shown.stdout
+    (tmp_path / "go").touch()
+    second = _sbatch(slurm, "--time=1", str(script), "2", cwd=tmp_path, env=program.env)
+    assert slurm.await_state(second, "COMPLETED", "FAILED") == "COMPLETED", (tmp_path / "out").read_text()
+    assert _begun(tmp_path) == ["1.o", "2.o", "3.o", "3.o", "4.o"]
 
 
 def _check_gone(place: Place, slurm: Slurm) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,6 +26,30 @@ Archs = Annotated[
     str,
     typer.Option(
         "--arch", metavar="ARCH[,ARCH]", help="Device architectures: sm_100,sm_90a; also gb200, h100, native."
+    ),
+]
+Matrix = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--matrix",
+        metavar="NAME=VALUE,…",
+        show_default=False,
+        help="An axis of a matrix of builds, e.g. arch=sm_90,sm_100 or python=3.11,3.12; each multiplies them.",
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude",
+        metavar="NAME=VALUE,…",
+        show_default=False,
+        help="Leave out the cells of the matrix that have all of these values.",
+    ),
+]
+TimeLimit = Annotated[
+    str,
+    typer.Option(
+        "--time", metavar="4h", show_default=False, help="Time limit of one job; a longer build takes several."
     ),
 ]
 Memory = Annotated[
@@ -289,3 +313,8 @@ def archs_of(text: str, env: Mapping[str, str]) -> tuple[Arch, ...]:
     if not text:
         return ()
     return parse_archs(text, native=visible_archs(env) if wants_native(text) else ())
+
+
+def native_archs(matrix: Iterable[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """The GPUs of this machine, where the matrix asks for them."""
+    return visible_archs(env) if any(wants_native(axis.partition("=")[2]) for axis in matrix) else ()

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
+from rich.text import Text
 
 from builddoctor.cli import options
-from builddoctor.cli.options import archs_of
+from builddoctor.cli.options import archs_of, native_archs
 from builddoctor.cli.output import JsonOption, json_text, page_signs, page_width, print_answer, print_notes, write_file
 from builddoctor.cluster.fleet import read_fleet
 from builddoctor.core.errors import ClusterError, UsageError
-from builddoctor.core.plan import Plan, PlanNode
-from builddoctor.core.units import escaped, parse_size_mib
+from builddoctor.core.plan import MatrixPlan, Plan, PlanNode
+from builddoctor.core.units import escaped, parse_size_mib, parse_span_s
 from builddoctor.doctor.examine import current_folder
-from builddoctor.plans.inputs import PlanHost, choose_for_plan, choose_host, figures_only
+from builddoctor.plans.inputs import ChosenRecipe, PlanHost, choose_for_plan, choose_host, figures_only
+from builddoctor.plans.matrix import plan_cells, read_cells, together
 from builddoctor.plans.planner import make_plan
 from builddoctor.system.root import SystemRoot
-from builddoctor.ui.layout import UNICODE
+from builddoctor.ui.layout import UNICODE, Signs
+from builddoctor.ui.matrix_page import matrix_page
 from builddoctor.ui.plan_page import plan_page
 
 FILE_WIDTH = 100
@@ -67,6 +72,9 @@ def plan(
     ] = "",
     keys: options.KeysOption = "",
     by_arch: Annotated[bool, typer.Option("--by-arch", help="Stages for each set of architectures.")] = False,
+    time: options.TimeLimit = "",
+    matrix: options.Matrix = None,
+    exclude: options.Exclude = None,
     json: JsonOption = False,
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", show_default=False, help="Write it to this file.")
@@ -79,6 +87,7 @@ def plan(
       builddoctor plan transformer_engine --arch gb200 --on gb200-node
       builddoctor plan . --cores 8 --memory 32GiB   # would it fit into that container?
       builddoctor plan vllm --cluster slurm:nodes=4   # what would four more machines like this one bring?
+      builddoctor plan vllm --matrix arch=sm_90,sm_100 --matrix python=3.11,3.12 --time 4h   # a release of wheels
     """
     if not what.strip():
         raise UsageError("the name of the project is empty", hint="builddoctor plan .")
@@ -88,7 +97,25 @@ def plan(
     memory_mib = parse_size_mib(memory) if memory else 0.0
     archs = tuple(dict.fromkeys(each.sm for each in archs_of(arch, env)))
     host = choose_host(SystemRoot(), env, on=on, cores=cores, memory_mib=memory_mib)
-    chosen = choose_for_plan(what, host, archs=archs, version=version, env=env, here=current_folder() or Path("/"))
+    limit_s = parse_span_s(time) if time else 0.0
+
+    def choose(wanted: Sequence[str]) -> ChosenRecipe:
+        return choose_for_plan(what, host, archs=wanted, version=version, env=env, here=current_folder() or Path("/"))
+
+    if exclude and not matrix:
+        raise UsageError("--exclude takes cells out of a matrix", hint="--matrix python=3.11,3.12")
+    if matrix:
+        if cluster or by_arch:
+            raise UsageError("a matrix is planned without --cluster and --by-arch", hint="plan one of its cells")
+        cells = read_cells(matrix, exclude or (), archs=archs, native=native_archs(matrix, env))
+        planned = plan_cells(cells, host, choose=choose, time_limit_s=limit_s)
+        table = together(planned, time_limit_s=limit_s)
+        trust = planned[0].chosen.distance.trust
+
+        page = partial(matrix_page, table, trust=trust, axes=matrix, exclude=exclude or ())
+        _show(table, page, json=json, output=output)
+        return
+    chosen = choose(archs)
     made = make_plan(
         chosen.recipe,
         name=chosen.name,
@@ -98,8 +125,9 @@ def plan(
         differs=chosen.distance.words,
         distance=chosen.distance.value,
         nodes=_nodes(cluster, keys, host) if cluster else (),
+        time_limit_s=limit_s,
     )
-    _show(made, chosen.distance.trust, json=json, output=output)
+    _show(made, partial(plan_page, made, trust=chosen.distance.trust), json=json, output=output)
 
 
 def _nodes(cluster: str, keys: str, like: PlanHost) -> tuple[PlanNode, ...]:
@@ -119,11 +147,15 @@ def _nodes(cluster: str, keys: str, like: PlanHost) -> tuple[PlanNode, ...]:
     return tuple(PlanNode(cores=each.cores, budget_mib=each.budget_mib) for each in facts)
 
 
-def _show(made: Plan, trust: str, *, json: bool, output: str) -> None:
+class _Page(Protocol):
+    def __call__(self, *, width: int, signs: Signs) -> list[Text]: ...
+
+
+def _show(made: Plan | MatrixPlan, page: _Page, *, json: bool, output: str) -> None:
     if output:
-        page = plan_page(made, width=FILE_WIDTH, signs=UNICODE, trust=trust)
-        text = json_text(made, pretty=True) if json else "\n".join(line.plain.rstrip() for line in page)
+        lines = page(width=FILE_WIDTH, signs=UNICODE)
+        text = json_text(made, pretty=True) if json else "\n".join(line.plain.rstrip() for line in lines)
         write_file(Path(output), (text + "\n").encode("utf-8", "backslashreplace"))
         print_notes([f"builddoctor: wrote {escaped(output)}"])
     else:
-        print_answer(made, lambda: plan_page(made, width=page_width(), signs=page_signs(), trust=trust), json=json)
+        print_answer(made, lambda: page(width=page_width(), signs=page_signs()), json=json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,15 +11,16 @@ import typer
 
 import builddoctor
 from builddoctor.cli import options
-from builddoctor.cli.options import archs_of
+from builddoctor.cli.options import archs_of, native_archs
 from builddoctor.cli.output import print_data, print_notes, write_file
 from builddoctor.core.errors import NoBuildSystemError, UsageError
 from builddoctor.core.plan import Plan
 from builddoctor.core.project import KnownProject
 from builddoctor.core.recipe import Recipe
-from builddoctor.core.units import parse_size_mib, printable, shell_word
+from builddoctor.core.units import parse_size_mib, parse_span_s, printable, shell_word
 from builddoctor.gates.knobs import JOB_KNOBS, THREAD_KNOBS
 from builddoctor.plans.inputs import ChosenRecipe, choose_for_plan, choose_host
+from builddoctor.plans.matrix import plan_cells, read_cells
 from builddoctor.plans.planner import make_plan
 from builddoctor.projects.archs import parse_archs
 from builddoctor.projects.build_plan import BuildKind, portable_build
@@ -31,6 +32,7 @@ from builddoctor.ui.scripts.dockerfile import render_dockerfile
 from builddoctor.ui.scripts.github_actions import render_workflow
 from builddoctor.ui.scripts.render_request import RenderWith, Variable
 from builddoctor.ui.scripts.shell_files import render_conda, render_env, render_script, render_slurm
+from builddoctor.ui.scripts.slurm_array import ArrayCell, render_slurm_array
 
 TARGETS: dict[str, Callable[[Recipe, Plan, RenderWith], str]] = {
     "sh": render_script,
@@ -58,6 +60,9 @@ def render(
     ] = "",
     arch: options.Archs = "",
     by_arch: Annotated[bool, typer.Option("--by-arch", help="Stages for each architecture.")] = False,
+    matrix: options.Matrix = None,
+    exclude: options.Exclude = None,
+    time: options.TimeLimit = "",
     with_builddoctor: Annotated[
         bool, typer.Option("--with-builddoctor", help="Write a build under builddoctor instead of one in stages.")
     ] = False,
@@ -76,6 +81,7 @@ def render(
     Examples:
       builddoctor recipe render te.toml --to slurm --on gb200-node -o build.sh
       builddoctor recipe render flash_attn --to dockerfile --memory 32GiB
+      builddoctor recipe render te.toml --to slurm --matrix python=3.11,3.12 --cores 32 --memory 64GiB -o wheels.sh
     """
     if to not in TARGETS:
         raise UsageError(f"unknown target {to!r}", hint=f"--to {' | '.join(TARGETS)}")
@@ -83,7 +89,36 @@ def render(
     host = choose_host(
         SystemRoot(), os.environ, on=on, cores=cores or 0, memory_mib=parse_size_mib(memory) if memory else 0.0
     )
-    chosen = choose_for_plan(recipe, host, archs=wanted, version="", env=os.environ, here=Path.cwd())
+
+    def choose(archs: Sequence[str]) -> ChosenRecipe:
+        return choose_for_plan(recipe, host, archs=archs, version="", env=os.environ, here=Path.cwd())
+
+    def how_of(chosen: ChosenRecipe, plan: Plan) -> RenderWith:
+        return _how(chosen, plan, source=source, tag=tag, image=image, with_builddoctor=with_builddoctor)
+
+    if (exclude or time) and not matrix:
+        raise UsageError("--exclude and --time are those of a matrix", hint="--matrix python=3.11,3.12")
+    if matrix:
+        if to != "slurm":
+            raise UsageError(f"--to {to} has no matrix", hint="--to slurm writes one job of many builds")
+        limit_s = parse_span_s(time) if time else 0.0
+        cells = read_cells(matrix, exclude or (), archs=wanted, native=native_archs(matrix, os.environ))
+        planned = plan_cells(cells, host, choose=choose, by_arch=by_arch, time_limit_s=limit_s)
+        # One for each set of architectures: working it out may have something to say.
+        hows = {archs: how_of(each.chosen, each.plan) for archs, each in {e.cell.archs: e for e in planned}.items()}
+        made = [
+            ArrayCell(
+                name=each.cell.name,
+                values=each.cell.values,
+                recipe=each.chosen.recipe,
+                plan=each.plan,
+                how=hows[each.cell.archs],
+            )
+            for each in planned
+        ]
+        _write(render_slurm_array(made, time_limit_s=limit_s), to, output)
+        return
+    chosen = choose(wanted)
     plan = make_plan(
         chosen.recipe,
         name=chosen.name,
@@ -93,8 +128,10 @@ def render(
         differs=chosen.distance.words,
         distance=chosen.distance.value,
     )
-    how = _how(chosen, plan, source=source, tag=tag, image=image, with_builddoctor=with_builddoctor)
-    text = TARGETS[to](chosen.recipe, plan, how)
+    _write(TARGETS[to](chosen.recipe, plan, how_of(chosen, plan)), to, output)
+
+
+def _write(text: str, to: str, output: str) -> None:
     if not output or output == "-":
         print_data(text.removesuffix("\n"))
         return

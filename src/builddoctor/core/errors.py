@@ -12,6 +12,8 @@ The codes 67 to 89 are ours; they are chosen clear of 1, 2 (compilers, ninja, ma
 
 from __future__ import annotations
 
+TO_BE_CONTINUED = 75
+
 
 class BuildDoctorError(Exception):
     """Any other error of builddoctor itself.

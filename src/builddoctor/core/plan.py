@@ -1,7 +1,7 @@
 """A plan: how one recipe's build would run on one machine; and a recorded build at other limits. Computed; never kept.
 
-Covers: the shape that ``builddoctor plan`` prints and that recipes are rendered from, and that of a table of simulated
-builds. Sizes in MiB, times in seconds.
+Covers: the shape that ``builddoctor plan`` prints and that recipes are rendered from, of a matrix of builds, and of
+a table of simulated ones. Sizes in MiB, times in seconds.
 Does *not* cover: working them out (``plans``, ``simulate.what_if``), or how a project is started (``core.build_plan``).
 """
 
@@ -124,6 +124,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     makespan_s: float
     """gated"""
     makespan_range_s: Range
+    time_limit_s: float | None = None
+    """of the jobs that it is built in, where there is one"""
+    attempts: int | None = None
+    """so many of them, at the upper end of the time; None with a limit: some unit takes longer than a job"""
     longest_unit: str = ""
     longest_unit_s: float = 0.0
     """its phases one after the other: no build is shorter"""
@@ -138,6 +142,64 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     hazards: tuple[Hazard, ...] = ()
     notes: tuple[str, ...] = ()
     """what a person should know: memory of GPUs that is not counted, page sizes, NUMA"""
+
+
+class AxisValue(msgspec.Struct, frozen=True, kw_only=True):
+    """What one axis of a matrix is for one of its cells."""
+
+    axis: str
+    value: str
+    """as it was typed"""
+
+
+class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
+    """One build of a matrix."""
+
+    name: str
+    """such as ``sm_90-cp312``"""
+    values: tuple[AxisValue, ...]
+    recipe: str
+    archs: tuple[str, ...]
+    provenance: Provenance
+    differs: tuple[str, ...] = ()
+    memory_mib: float
+    """to ask a batch system for: the upper end of its peak, and what stays free"""
+    peak_mib: float
+    makespan_s: float
+    makespan_range_s: Range
+    longest_unit: str = ""
+    longest_unit_s: float = 0.0
+    attempts: int | None = None
+    """jobs with the time limit that it takes; None with a limit: some unit takes longer than a job"""
+    too_big: tuple[str, ...] = ()
+    """units that do not fit alone: its other figures are those of what fits"""
+
+
+class MatrixPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them, on one kind of machine."""
+
+    schema: int = PLAN_SCHEMA
+    project: str
+    version: str = ""
+    machine: str
+    host_arch: str = ""
+    cores: int
+    memory_limit_mib: float
+    budget_mib: float
+    time_limit_s: float | None = None
+    """of one job, where there is one"""
+    cells: tuple[MatrixCell, ...]
+    memory_mib: float
+    """the most that a cell needs, as an array job asks for it"""
+    makespan_s: float
+    """of the longest cell: no array ends sooner"""
+    longest: str
+    """that cell"""
+    work_s: float
+    """of all cells, one after the other"""
+    memory_time_gib_h: float
+    """memory times time, each cell with its own"""
+    notes: tuple[str, ...] = ()
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):

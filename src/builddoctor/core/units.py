@@ -53,12 +53,24 @@ def parse_until_s(text: str, now: datetime) -> float:
     if (day := _TIME_OF_DAY.match(text)) is not None and int(day["hour"]) < 24 and int(day["minute"]) < 60:
         then = now.replace(hour=int(day["hour"]), minute=int(day["minute"]), second=0, microsecond=0)
         return (then - now).total_seconds() % 86400 or 86400.0
-    span = _SPAN.match(text)
-    parts = [int(each or 0) for each in span.groups()] if span is not None else []
-    total_s = sum(part * scale for part, scale in zip(parts, (3600, 60, 1), strict=True)) if parts else 0
+    total_s = _span_s(text)
     if total_s <= 0:
         raise UsageError(f"not a time: {text!r}", hint="write it as `--until 5h20m`, `45m` or `18:00`")
-    return float(total_s)
+    return total_s
+
+
+def parse_span_s(text: str) -> float:
+    """``5h20m``, ``45m``, ``90s`` as seconds. Raises UsageError for anything else, and for no time at all."""
+    total_s = _span_s(text)
+    if total_s <= 0:
+        raise UsageError(f"not a span of time: {text!r}", hint="write it as `4h`, `3h40m` or `45m`")
+    return total_s
+
+
+def _span_s(text: str) -> float:
+    span = _SPAN.match(text)
+    parts = [int(each or 0) for each in span.groups()] if span is not None else []
+    return float(sum(part * scale for part, scale in zip(parts, (3600, 60, 1), strict=True))) if parts else 0.0
 
 
 def read_size_mib(text: str) -> float | None:

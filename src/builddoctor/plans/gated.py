@@ -1,15 +1,18 @@
 """What a build under gates would take: the production policy on a virtual clock.
 
-Covers: a recipe's units as builddoctor would run them on a machine: with which threads, how fast at best, and their
-time, peak and order when simulated. Peaks depend on which phases happen to run side by side: so the build is simulated
-a few times with slightly other times, and the middle peak is taken. A build of very many units is simulated in part.
+Covers: a recipe's units as builddoctor would run them on a machine: with which threads, how fast at best, their time,
+peak and order when simulated, and how many jobs with a time limit they take. Peaks depend on which phases happen to run
+side by side: so the build is simulated a few times with slightly other times, and the middle peak is taken. A build of
+very many units is simulated in part.
 Does *not* cover: the search for a better order than longest first: it would take seconds, and shortens a build by some
 percent where memory is tight. Other users of the machine; configure steps.
 """
 
 from __future__ import annotations
 
+import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -96,6 +99,24 @@ def quickly(work: Workload, host: PlanHost, *, margin: float) -> float | None:
     return result.makespan_s if result.completed else None
 
 
+def attempts(work: Workload, host: PlanHost, *, margin: float, usable_s: float) -> int | None:
+    """Runs of ``--until usable_s`` that it takes, each in the folder of the one before; None: some unit never ends."""
+    if work.phases > MOST_PHASES:
+        # Simulated in part; a run begins nothing that cannot end, so it may rest as long as the longest unit takes.
+        longest_s = max(unit.wall_s for unit in work.units)
+        return math.ceil(_bound_s(work, host) / (usable_s - longest_s)) if longest_s < usable_s else None
+    runs, left = 0, work
+    while left.units:
+        part = _steady(_numbered(left), host)
+        result = _simulated(part, host, margin, until_s=usable_s)
+        ended = Counter(phase.unit for phase in result.phases)
+        rest = [unit for unit, made in zip(left.units, part.units, strict=True) if ended[made.name] < len(made.phases)]
+        if len(rest) == len(left.units):
+            return None
+        runs, left = runs + 1, msgspec.structs.replace(left, units=tuple(rest))
+    return runs
+
+
 def free_mib(host: PlanHost) -> float:
     """What is free before the build: where the kernel begins to kill."""
     return max(host.budget_mib, host.free_share * host.memory_mib)
@@ -106,7 +127,13 @@ def _bound_s(work: Workload, host: PlanHost) -> float:
 
 
 def _simulated(
-    work: Workload, host: PlanHost, margin: float, *, looks: int = MOST_LOOKS, nodes: Sequence[PlanNode] = ()
+    work: Workload,
+    host: PlanHost,
+    margin: float,
+    *,
+    looks: int = MOST_LOOKS,
+    nodes: Sequence[PlanNode] = (),
+    until_s: float | None = None,
 ) -> Result:
     machine = Host(cores=host.cores, limit_mib=free_mib(host), own_budget_mib=host.budget_mib)
     sample_s = max(Rules().sample_s or 0.0, work.work_s / MOST_LOOKS, _bound_s(work, host) / looks)
@@ -120,7 +147,9 @@ def _simulated(
     )
     estimator = ExactEstimator(work, margin=margin)
     rules = with_ways(rules) if nodes else rules
-    return as_shipped(work, machine, estimator=estimator, rules=rules, searches=False, first=all_seen(nodes))
+    return as_shipped(
+        work, machine, estimator=estimator, rules=rules, searches=False, first=all_seen(nodes), until_s=until_s
+    )
 
 
 def _numbered(work: Workload) -> Workload:

@@ -14,14 +14,15 @@ upper end of the peak is never above the budget that builddoctor admits within, 
 **Larger pages.** No compiler was measured on a kernel with 64 KiB pages. What ``recipes.match`` allows for them is
 added to every phase, and said to be an allowance.
 
-**Architectures.** What a recipe has for architectures that are not wanted is left out. A recipe that lacks some is
-taken as it is, and the difference said. What a unit is compiled for beyond the architectures that its build was for
+**Architectures.** What a recipe has for architectures that are not wanted is left out. One that it lacks is taken to
+cost what the most demanding one of the unit does, as in a build, and the difference is said: a wheel for seven takes
+longer than one for a single one. What a unit is compiled for beyond the architectures that its build was for
 (TransformerEngine's grouped GEMM: sm_90a, always) stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -29,7 +30,7 @@ from builddoctor.core.phase import PhaseKind
 from builddoctor.core.plan import Alternative, Plan, PlanNode, Range, Stage, WithNodes
 from builddoctor.core.recipe import Hazard, PhaseFigures, Recipe, RecipeUnit
 from builddoctor.core.units import format_mib
-from builddoctor.plans.gated import Gated, GatedWork, free_mib, gated, quickly
+from builddoctor.plans.gated import Gated, GatedWork, attempts, free_mib, gated, quickly
 from builddoctor.plans.inputs import PlanHost, scaled
 from builddoctor.plans.staged import UngatedWork
 from builddoctor.recipes.match import page_allowance_mib
@@ -55,6 +56,11 @@ CORE_SHARES = (0.5, 1.0, 2.0)
 MOST_SIMULATED = 800
 """Phases of a build whose alternatives are simulated, each of them; of a larger one they are worked out."""
 
+AROUND_S = 1200.0
+AROUND_SHARE = 0.25
+"""Of each job with a time limit, for what no recipe knows: configuring, packing, a slow file system. As
+``ui.scripts.render_request`` adds to a build's time, and of a short job no more than this share."""
+
 DEVICE = (PhaseKind.CICC, PhaseKind.PTXAS)
 
 
@@ -69,11 +75,12 @@ def make_plan(
     distance: float = 0.0,
     alternatives: bool = True,
     nodes: Sequence[PlanNode] = (),
+    time_limit_s: float = 0.0,
 ) -> Plan:
     """``name``: the recipe's, or its file's. ``archs``: those wanted, where they are not the recipe's own. ``differs``:
     how else the recipe is not for this, in words, and ``distance`` how far (as ``estimation.past``); both widen
     ranges. ``alternatives``: other memory and cores as well, which takes most of the time. ``nodes``: other machines
-    that may run phases."""
+    that may run phases. ``time_limit_s``: of jobs in which it is built, one after the other; 0 for none."""
     recipe, arch_words, notes = for_archs(recipe, archs)
     # The comparison of the recipe with what is wanted may have said so already.
     differs = (
@@ -92,6 +99,7 @@ def make_plan(
     found = gated(fitting, host, margin=margin)
     plain = UngatedWork(recipe, allowance_mib=allowance_mib)
     stages = plain.staged(host, free_mib=free, by_arch=by_arch)
+    most_s = max(found.makespan_s, found.times_s.high) * (1 + time_off)
     return Plan(
         recipe=name,
         project=recipe.project.name,
@@ -117,8 +125,10 @@ def make_plan(
         makespan_s=round(found.makespan_s, 1),
         makespan_range_s=Range(
             low=round(found.times_s.low * (1 - min(MOST_SHARE, time_off)), 1),
-            high=round(max(found.makespan_s, found.times_s.high) * (1 + time_off), 1),
+            high=round(most_s, 1),
         ),
+        time_limit_s=time_limit_s or None,
+        attempts=(_attempts(fitting, host, margin, found.makespan_s, most_s, time_limit_s) if time_limit_s else None),
         longest_unit=longest.name if longest is not None else "",
         longest_unit_s=round(longest.wall_s, 1) if longest is not None else 0.0,
         staged_s=None if too_big else round(stages.makespan_s, 1),
@@ -129,6 +139,19 @@ def make_plan(
         hazards=hazards_on(recipe, host.host_arch),
         notes=(*notes, *_notes(recipe, host, allowance_mib, free), *host.notes),
     )
+
+
+def _attempts(
+    work: Workload, host: PlanHost, margin: float, likely_s: float, most_s: float, time_limit_s: float
+) -> int | None:
+    """At the upper end of what is expected: where all takes so much longer, a job has so much less time."""
+    usable_s = time_limit_s - around_s(time_limit_s)
+    return attempts(work, host, margin=margin, usable_s=usable_s * likely_s / most_s) if most_s > 0 else 1
+
+
+def around_s(time_limit_s: float) -> float:
+    """Of a job's time, what is for all but compilers."""
+    return min(AROUND_S, AROUND_SHARE * time_limit_s)
 
 
 def _with_nodes(
@@ -287,13 +310,13 @@ def for_archs(recipe: Recipe, wanted: Sequence[str]) -> tuple[Recipe, tuple[str,
     if not wanted or set(wanted) == known:
         return recipe, (), ()
     missing = [arch for arch in wanted if arch not in known]
-    if missing:
-        others = ", ".join(sorted(known)) or "no architecture"
-        return recipe, (f"it was made for {others}, not for {', '.join(missing)}",), ()
+    others = ", ".join(sorted(known)) or "no architecture"
+    differs = (f"it was made for {others}, not for {', '.join(missing)}",) if missing else ()
     always = _compiled(recipe) - known
-    units = tuple(_cut(unit, frozenset(wanted) | always) for unit in recipe.units)
-    left_out = ", ".join(sorted(known - set(wanted)))
-    return msgspec.structs.replace(recipe, units=units), (), (f"what the recipe has of {left_out} is left out",)
+    units = tuple(_for(unit, wanted, known, always) for unit in recipe.units)
+    left_out = [] if missing else sorted(known - set(wanted))
+    notes = (f"what the recipe has of {', '.join(left_out)} is left out",) if left_out else ()
+    return msgspec.structs.replace(recipe, units=units), differs, notes
 
 
 def _known(recipe: Recipe) -> set[str]:
@@ -305,19 +328,36 @@ def _compiled(recipe: Recipe) -> set[str]:
     return {phase.arch for unit in recipe.units for phase in unit.phases if phase.kind in DEVICE and phase.arch}
 
 
-def _cut(unit: RecipeUnit, wanted: frozenset[str]) -> RecipeUnit:
-    """Without the others' device phases, and the preprocessing that comes before each of them."""
-    has = {phase.arch for phase in unit.phases if phase.kind in DEVICE}
-    if not has & wanted:
-        # Kernels for one architecture alone, which is not wanted: the rest of such a unit was not measured.
-        return unit
-    kept: list[PhaseFigures] = []
+def _for(unit: RecipeUnit, wanted: Sequence[str], known: Collection[str], always: Collection[str]) -> RecipeUnit:
+    """With the device phases of those that are wanted, and the preprocessing that comes before each of them."""
+    chains: dict[str, list[PhaseFigures]] = {}
+    order: list[PhaseFigures | str] = []
     for at, phase in enumerate(unit.phases):
         after = unit.phases[at + 1] if at + 1 < len(unit.phases) else None
         of = phase
         if phase.kind is PhaseKind.PREPROCESS and after is not None and after.kind is PhaseKind.CICC:
             of = after
-        if of.kind not in DEVICE or of.arch in wanted or not of.arch:
-            kept.append(phase)
-    archs = tuple(arch for arch in unit.archs if arch in wanted)
-    return msgspec.structs.replace(unit, phases=tuple(kept), archs=archs)
+        if of.kind not in DEVICE or not of.arch or of.arch in always:
+            order.append(phase)
+            continue
+        if of.arch not in chains:
+            order.append(of.arch)
+        chains.setdefault(of.arch, []).append(phase)
+    worst = max(chains, key=lambda arch: max(phase.peak_mib for phase in chains[arch]), default="")
+    figures_of = {arch: arch if arch in chains else worst for arch in wanted if arch in chains or arch not in known}
+    if not worst or not figures_of:
+        # No kernels; or for one architecture alone, which is not wanted: the rest of such a unit was not measured.
+        return unit
+    phases: list[PhaseFigures] = []
+    for each in order:
+        if isinstance(each, PhaseFigures):
+            phases.append(each)
+        else:
+            archs = [arch for arch, source in figures_of.items() if source == each]
+            phases += [_renamed(phase, arch) for arch in archs for phase in chains[each]]
+    stay = [arch for arch in unit.archs if arch in always]
+    return msgspec.structs.replace(unit, phases=tuple(phases), archs=(*figures_of, *stay) if unit.archs else ())
+
+
+def _renamed(phase: PhaseFigures, arch: str) -> PhaseFigures:
+    return msgspec.structs.replace(phase, arch=arch) if phase.arch else phase

@@ -23,7 +23,7 @@ import msgspec
 
 import builddoctor
 from builddoctor.core.board import BoardState
-from builddoctor.core.errors import BuildLostError, TraceError
+from builddoctor.core.errors import TO_BE_CONTINUED, BuildLostError, TraceError
 from builddoctor.core.events import TRACE_SCHEMA, BuildEnded, BuildResult, Event, Header, Note, NoteLevel, Summary
 from builddoctor.core.limits import LevelKind
 from builddoctor.core.request import RunRequest
@@ -78,8 +78,6 @@ left its time: a server that answers what it was asked before takes as long as t
 
 SYNC_EVERY_S = 1.0
 FOLLOW_EVERY_S = 0.25
-TO_BE_CONTINUED = 75
-"""EX_TEMPFAIL of sysexits.h: try again"""
 STATUS_EVERY_S = 1.0
 
 

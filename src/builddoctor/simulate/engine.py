@@ -25,6 +25,7 @@ from builddoctor.core.events import (
     GiveUp,
     Kill,
     MemorySampled,
+    OutOfTime,
     PhaseAsked,
     PhaseEnded,
     ReleaseUnit,
@@ -80,7 +81,7 @@ def simulate(
     """One build of ``workload`` under ``scheduler``, from its first look at memory to its end.
 
     ``first``: events that the policy gets before any unit begins. ``known``: what it is told of each unit then. A build
-    ends at the first phase that is given up.
+    ends at the first phase that is given up, and where the policy says that its time is over.
     """
     return _Simulation(workload, policy, host, rules, known or {}).run(first)
 
@@ -429,6 +430,9 @@ class _Simulation:
             elif isinstance(action, GiveUp):
                 live = self._ending.pop(action.phase_id)
                 self._failure = Failure(unit=live.unit.work.name, kind=live.phase.kind, verdict=action.verdict.value)
+            elif isinstance(action, OutOfTime):
+                # What runs is lost with it.
+                self._stuck = True
             elif isinstance(action, Warn):
                 self._warnings.append(action.kind.value)
         if started:

@@ -23,8 +23,10 @@ from builddoctor.simulate.result import Host, Result, Rules
 from builddoctor.simulate.workload import PhaseWork, Workload, unit_id
 
 
-def scheduler(host: Host, estimator: Estimator | None = None, *, searches: bool = True) -> Scheduler:
-    """The scheduler of a build on ``host``.
+def scheduler(
+    host: Host, estimator: Estimator | None = None, *, searches: bool = True, until_s: float | None = None
+) -> Scheduler:
+    """The scheduler of a build on ``host``, which has to end by ``until_s``.
 
     ``searches``: it looks for a better order of units than the longest first, as production does. That takes most of a
     simulation's time, and some percent off a build's.
@@ -35,6 +37,7 @@ def scheduler(host: Host, estimator: Estimator | None = None, *, searches: bool 
         # As in production where temporary files have room.
         most_open=shipped_jobs(host),
         searches=searches,
+        until_s=until_s,
     )
     return Scheduler(settings, estimator or LearningEstimator())
 
@@ -53,11 +56,12 @@ def as_shipped(
     searches: bool = True,
     known: Known | None = None,
     first: Sequence[Fact] = (),
+    until_s: float | None = None,
 ) -> Result:
     """Scheduler, budget, slots and window as in production; ``rules`` are taken as they are where given."""
     if rules is None:
         rules = msgspec.structs.replace(Rules(), jobs=shipped_jobs(host))
-    decider = scheduler(host, estimator, searches=searches)
+    decider = scheduler(host, estimator, searches=searches, until_s=until_s)
     return simulate(workload, decider, host, rules, first=first, known=known)
 
 

@@ -93,6 +93,12 @@ def _times(plan: Plan) -> Iterator[Row]:
     if held := plan_held_back_words(plan):
         yield "", held, ""
     yield "", f"peak {format_mib(plan.peak_mib)}, likely {_sizes(plan.peak_range_mib)}", ""
+    if plan.time_limit_s:
+        limit = format_clock(plan.time_limit_s)
+        count = (
+            f"{plan.attempts}" if plan.attempts is not None else f"never, for {plan.longest_unit} takes longer than one"
+        )
+        yield "", f"in jobs of {limit}, one after the other with --until: {count}", "" if plan.attempts else "yellow"
     yield "", f"window {plan.window} (units open at most, builddoctor's MAX_JOBS), nvcc --threads {plan.threads}", ""
     pair = plan.static
     if pair is not None:

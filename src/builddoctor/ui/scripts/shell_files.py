@@ -1,6 +1,7 @@
 """Files for a shell: a script, conda's ``build.sh``, a batch job of Slurm, and a file of variables. Pure.
 
-Covers: their heads, which say what to ask for; the script itself is ``staged_script``. Every function raises
+Covers: their heads, which say what to ask for; the script itself is ``staged_script``, a job of many builds
+``slurm_array``. Every function raises
 MemoryBudgetError for a plan with units that do not fit, RecipeError for what must not be in a script.
 """
 
@@ -81,7 +82,7 @@ def render_slurm(recipe: Recipe, plan: Plan, how: RenderWith) -> str:
     minutes = math.ceil(needs.time_s / 60)
     lines = [
         "#!/bin/sh",
-        f"#SBATCH --job-name=build-{_job_name(plan.project)}",
+        f"#SBATCH --job-name=build-{job_name(plan.project)}",
         "#SBATCH --nodes=1",
         "#SBATCH --ntasks=1",
         f"#SBATCH --cpus-per-task={plan.cores}",
@@ -105,7 +106,8 @@ def render_slurm(recipe: Recipe, plan: Plan, how: RenderWith) -> str:
     return "\n".join([*lines, staged_body(recipe, plan, how, folder="${SLURM_SUBMIT_DIR:-.}")])
 
 
-def _job_name(project: str) -> str:
+def job_name(project: str) -> str:
+    """What Slurm takes as one."""
     return "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in project)[:60]
 
 

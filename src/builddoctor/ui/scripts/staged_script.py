@@ -226,14 +226,15 @@ _BRING = """\
   exit 127"""
 
 
-def staged_body(recipe: Recipe, plan: Plan, how: RenderWith, *, folder: str = ".") -> str:
+def staged_body(recipe: Recipe, plan: Plan, how: RenderWith, *, folder: str = ".", gated_words: str = "") -> str:
     """All of the script but its head. ``folder``: the sources, as the shell reads it, where no argument says.
+    ``gated_words``: more options of builddoctor, as the shell reads them.
 
     Raises MemoryBudgetError for a plan with units that do not fit, RecipeError for what must not be in a script.
     """
     needs = needs_of(recipe, plan, how)
     if how.with_builddoctor:
-        return _gated_body(plan, how, folder)
+        return _gated_body(plan, how, folder, gated_words)
     parts = [
         _START.replace("@FOLDER@", folder) + _subfolder(how) + _folders(how, "stages"),
         _ROOM + _fit(needs),
@@ -247,7 +248,7 @@ def staged_body(recipe: Recipe, plan: Plan, how: RenderWith, *, folder: str = ".
     return "\n".join(parts)
 
 
-def _gated_body(plan: Plan, how: RenderWith, folder: str) -> str:
+def _gated_body(plan: Plan, how: RenderWith, folder: str, more: str) -> str:
     """builddoctor itself keeps the memory; the plan's is a limit of its own, for where a container sees the host's."""
     get = _GET.replace("@PACKAGE@", word(f"builddoctor=={how.builddoctor}")) if how.released else _BRING
     options = ["--recipe", how.recipe or plan.recipe, "--memory", f"{int(plan.memory_mib)}MiB"]
@@ -258,6 +259,7 @@ def _gated_body(plan: Plan, how: RenderWith, folder: str) -> str:
     if how.recipe_is_file:
         shown = shown.replace(word(options[1]), '"$recipe"', 1)
         file = f"recipe={word(options[1])}\ncase $recipe in /*) ;; *) recipe=$(pwd -P)/$recipe ;; esac\n"
+    shown += f" {more}" if more else ""
     start = _START.replace("@FOLDER@", folder)
     return "\n".join(
         [
