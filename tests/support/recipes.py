@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from builddoctor.core.phase import PhaseKind
-from builddoctor.core.plan import Plan, Range, Stage, StaticPair
+from builddoctor.core.plan import AxisValue, Plan, Range, Stage, StaticPair
 from builddoctor.core.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
+from builddoctor.ui.scripts.render_request import RenderWith
+from builddoctor.ui.scripts.slurm_array import ArrayCell
 
 RECIPE = Recipe(
     schema=2,
@@ -121,3 +123,18 @@ TOO_BIG = msgspec.structs.replace(
     staged_s=None,
     static=None,
 )
+
+
+def array_cells(recipe: Recipe, plan: Plan, how: RenderWith) -> tuple[ArrayCell, ...]:
+    """The same build for two Pythons and two versions of CUDA."""
+    return tuple(
+        ArrayCell(
+            name=f"cp3{python}-cuda{cuda}",
+            values=(AxisValue(axis="python", value=f"3.{python}"), AxisValue(axis="cuda", value=cuda)),
+            recipe=recipe,
+            plan=plan,
+            how=how,
+        )
+        for python in (11, 12)
+        for cuda in ("12.8", "13.0")
+    )

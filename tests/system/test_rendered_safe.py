@@ -30,8 +30,9 @@ from builddoctor.ui.scripts.dockerfile import SCRIPT, render_dockerfile
 from builddoctor.ui.scripts.github_actions import render_workflow
 from builddoctor.ui.scripts.render_request import RenderWith, Variable
 from builddoctor.ui.scripts.shell_files import render_conda, render_env, render_script, render_slurm
+from builddoctor.ui.scripts.slurm_array import render_slurm_array
 from support.examples import examples
-from support.recipes import PLAN, stage
+from support.recipes import PLAN, array_cells, stage
 
 pytestmark = pytest.mark.slow
 
@@ -149,6 +150,7 @@ class Ground:
             ("ninja", f'{listed}\nprintf "ninja %s\\n" "$*" >>"$CALLS"'),
             ("python", 'printf "python %s\\n" "$*" >>"$CALLS"\nexec ninja'),
             ("builddoctor", 'printf "builddoctor %s\\n" "$*" >>"$CALLS"'),
+            ("python3.11", 'printf "python %s\\n" "$*" >>"$CALLS"\nexec ninja'),
             ("nvcc", "echo release 13.0, V13.0.88"),
         ):
             (self.tools / name).write_text(f"#!/bin/sh\n{script}\n")
@@ -212,15 +214,25 @@ def few(count: int) -> settings:
     )
 
 
+def _array(recipe: Recipe, plan: Plan, how: RenderWith) -> str:
+    return render_slurm_array(array_cells(recipe, plan, how))
+
+
 @few(25)
-@given(data=st.data(), gated=st.booleans(), kind=st.sampled_from(("sh", "slurm", "conda")))
+@given(data=st.data(), gated=st.booleans(), kind=st.sampled_from(("sh", "slurm", "array", "conda")))
 def test_no_text_of_a_recipe_is_run_by_a_script(ground: Ground, data: st.DataObject, gated: bool, kind: str) -> None:
     """Scripts for shells end well, call the build once, and run nothing that stands in a recipe or a plan."""
     recipe = data.draw(recipes(str(ground.canary)))
     plan = data.draw(plans(recipe, str(ground.canary)))
-    render = {"sh": render_script, "slurm": render_slurm, "conda": render_conda}[kind]
+    render = {"sh": render_script, "slurm": render_slurm, "array": _array, "conda": render_conda}[kind]
     script = ground.file(render(recipe, plan, _how(gated)))
-    folders = {"sh": {}, "slurm": {"SLURM_SUBMIT_DIR": str(ground.sources)}, "conda": {"SRC_DIR": str(ground.sources)}}
+    task = {"SLURM_ARRAY_TASK_ID": "1", "MATRIX": str(ground.folder / f"matrix {next(ground.numbers)}")}
+    folders = {
+        "sh": {},
+        "slurm": {"SLURM_SUBMIT_DIR": str(ground.sources)},
+        "array": task,
+        "conda": {"SRC_DIR": str(ground.sources)},
+    }
     done = ground.run(["bash" if kind == "conda" else "sh", script], recipe, **folders[kind])
     ground.check(done, "builddoctor" if gated else "python")
 

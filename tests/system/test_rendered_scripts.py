@@ -16,10 +16,11 @@ from builddoctor.core.plan import Plan
 from builddoctor.ui.scripts.dockerfile import render_dockerfile
 from builddoctor.ui.scripts.render_request import RenderWith, Variable
 from builddoctor.ui.scripts.shell_files import render_conda, render_script, render_slurm
+from builddoctor.ui.scripts.slurm_array import render_slurm_array
 from support.image_build import ImageBuild
 from support.memcg import memory_cgroup
 from support.program import clean_environment
-from support.recipes import BY_ARCH, PLAN, RECIPE
+from support.recipes import BY_ARCH, PLAN, RECIPE, array_cells
 
 pytestmark = pytest.mark.slow
 
@@ -119,6 +120,8 @@ def test_scripts_are_clean(tmp_path: Path, plan: Plan, how: RenderWith) -> None:
     for name, render in (("build.sh", render_script), ("build.slurm", render_slurm), ("conda.sh", render_conda)):
         files.append(str(tmp_path / name))
         (tmp_path / name).write_text(render(RECIPE, plan, how))
+    files.append(str(tmp_path / "array.slurm"))
+    (tmp_path / "array.slurm").write_text(render_slurm_array(array_cells(RECIPE, plan, how)))
     done = subprocess.run(["shellcheck", *files], capture_output=True, text=True, check=False)
     assert done.stdout == ""
     assert done.returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -169,3 +170,49 @@ def test_other_machines_as_run_would_start_them(shelf: Path, capsys: pytest.Capt
     for words in ("slurm:node=3", "slurm:nodes=0", "three", "local:x"):
         assert main(["plan", path, "--cluster", words]) == 64
         assert "hint" in capsys.readouterr().err
+
+
+def test_a_matrix_is_a_table_and_json(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line a cell, what all of them take, and the command that makes a job of them; the last is pasted as it is."""
+    put(shelf, "one", engine())
+    words = ["plan", "one", "--cores", "8", "--memory", "16GiB", "--matrix", "arch=sm_90,sm_100;sm_90"]
+    words += ["--matrix", "python=3.11,3.12", "--exclude", "arch=sm_90,python=3.11", "--time", "1h"]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    names = ["sm_90-cp312", "sm_100+90-cp311", "sm_100+90-cp312"]
+    assert [cell["name"] for cell in told["cells"]] == names
+    assert told["cells"][1]["values"] == [
+        {"axis": "arch", "value": "sm_100;sm_90"},
+        {"axis": "python", "value": "3.11"},
+    ]
+    assert (told["longest"], told["time_limit_s"]) == (names[1], 3600.0)
+    assert all(cell["attempts"] == 1 for cell in told["cells"])
+    assert main(words) == 0
+    page = capsys.readouterr().out
+    assert [line.split()[0] for line in page.splitlines() if "-cp3" in line][:3] == names
+    (following,) = [line for line in page.splitlines() if line.startswith("next")]
+    assert main(shlex.split(following.removeprefix("next"))[1:]) == 0
+    assert "#SBATCH --array=0-2\n" in capsys.readouterr().out
+
+
+def test_what_a_matrix_does_not_go_with_is_refused(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(put(shelf, "x", small()))
+    axis = ["--matrix", "python=3.12"]
+    for words in (
+        ["plan", path, *axis, "--by-arch"],
+        ["plan", path, *axis, "--cluster", "local:2"],
+        ["plan", path, "--exclude", "python=3.12"],
+        ["plan", path, "--time", "18:00"],
+        ["recipe", "render", path, *axis, "--to", "sh"],
+        ["recipe", "render", path, "--to", "slurm", "--time", "4h"],
+    ):
+        assert main(words) == 64
+        assert "hint" in capsys.readouterr().err
+
+
+def test_jobs_of_one_plan_are_counted_too(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And a unit that takes longer than one is named."""
+    path = str(put(shelf, "x", small()))
+    for time, said in (("1h", "with --until: 1"), ("10s", "a.cu takes longer than one")):
+        assert main(["plan", path, "--cores", "2", "--memory", "2GiB", "--time", time]) == 0
+        assert said in capsys.readouterr().out

@@ -13,8 +13,9 @@ from builddoctor.ui.scripts.dockerfile import render_dockerfile
 from builddoctor.ui.scripts.github_actions import render_workflow
 from builddoctor.ui.scripts.render_request import RenderWith, Variable
 from builddoctor.ui.scripts.shell_files import render_conda, render_env, render_script, render_slurm
+from builddoctor.ui.scripts.slurm_array import render_slurm_array
 from builddoctor.ui.staged import staging_files
-from support.recipes import BY_ARCH, PLAN, RECIPE, TOO_BIG
+from support.recipes import BY_ARCH, PLAN, RECIPE, TOO_BIG, array_cells
 
 KINDS = {
     "sh": render_script,
@@ -179,6 +180,33 @@ def test_a_batch_job_asks_for_what_the_plan_needs() -> None:
     gated = render_slurm(RECIPE, PLAN, GATED).splitlines()
     assert "#SBATCH --mem=3008M" in gated
     assert "#SBATCH --time=22" in gated
+
+
+def test_an_array_asks_for_the_most_that_a_cell_needs() -> None:
+    """Memory and time of the largest; the signal before the limit, a quarter of a short one; attempts for all."""
+    few, many = (
+        array_cells(RECIPE, PLAN, HOW),
+        array_cells(RECIPE, msgspec.structs.replace(PLAN, reserve_mib=900.0), HOW),
+    )
+    longer = msgspec.structs.replace(many[0], plan=msgspec.structs.replace(PLAN, staged_s=6000.0, attempts=4))
+    text = render_slurm_array([few[0], many[1], longer])
+    lines = text.splitlines()
+    assert "#SBATCH --array=0-2" in lines
+    assert f"#SBATCH --mem={2500 + 900}M" in lines
+    assert "#SBATCH --time=145" in lines  # 6000 s times 100/80, and 1200 s
+    assert "#SBATCH --signal=B:USR1@120" in lines
+    assert "most=${ATTEMPTS:-8}" in lines
+    assert text.count('cat >"$at/build.sh"') == 3
+    short = render_slurm_array(few, time_limit_s=60.0)
+    assert "#SBATCH --signal=B:USR1@15" in short.splitlines()
+    assert short.count('cat >"$at/build.sh"') == 1
+    assert short == render_slurm_array(few, time_limit_s=60.0)
+
+
+def test_an_array_of_what_does_not_fit_is_refused() -> None:
+    cells = array_cells(RECIPE, PLAN, HOW)
+    with pytest.raises(MemoryBudgetError):
+        render_slurm_array([*cells[:3], msgspec.structs.replace(cells[3], plan=TOO_BIG)])
 
 
 def test_a_workflow_keeps_the_build_below_the_runners_memory() -> None:
