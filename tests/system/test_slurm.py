@@ -225,12 +225,17 @@ LONG_S = 240.0
 
 @pytest.fixture
 def matrix(tmp_path: Path, program: Program) -> Path:
-    """The sources of four builds, and a Python for each: all of them the one that is here."""
+    """The sources of four builds, and a Python for each: all of them the one that is here. Sources are a checkout
+    with a wheel of before, within another that ignores all there is."""
     (tmp_path / "sources" / "build").mkdir(parents=True)
     (tmp_path / "sources" / "unit.py").write_text(MATRIX_UNIT)
     edges = "".join(f"build {unit.target}: unit\n" for unit in RECIPE.units)
     rule = f"rule unit\n  command = {sys.executable} ../unit.py $out\n"
     (tmp_path / "sources" / "build" / "build.ninja").write_text(f"{rule}{edges}")
+    for folder, ignored in ((tmp_path, "*"), (tmp_path / "sources", "dist")):
+        subprocess.run(("git", "init", "--quiet", str(folder)), check=True)
+        (folder / ".gitignore").write_text(f"{ignored}\n")
+    (tmp_path / "sources" / "dist").mkdir()
     (tmp_path / "recipe.toml").write_text(tomlkit.dumps(msgspec.to_builtins(RECIPE)))
     for version in ("3.11", "3.12"):
         python = tmp_path / "pythons" / version / "bin" / f"python{version}"
@@ -289,6 +294,7 @@ def _check_cells(matrix: Path, slurm: Slurm, job: str, *, within_s: float = PATI
         assert sorted(_units_of(matrix, cell)) == begun, said[cell]
         made = matrix / "matrix" / cell / "source" / "build"
         assert [unit.target for unit in RECIPE.units if not (made / unit.target).exists()] == []
+        assert not (made.parent / "dist").exists()
     assert "sm_100-cp312 failed: exit code 1" in said[CELLS[3]]
     assert "sm_90-cp312 goes on in another attempt" in said[CELLS[1]]
     assert not (matrix / "sources" / "build" / ".ninja_log").exists()
@@ -344,8 +350,8 @@ def test_what_slurm_ends_by_its_time_limit_is_gone_on_with(tmp_path: Path, progr
     assert slurm.state(first) == "TIMEOUT", (tmp_path / "out").read_text()
     assert _begun(tmp_path) == ["1.o", "2.o", "3.o"]
     assert not (tmp_path / "build" / "3.o").exists()
-    shown = program.run("trace", "show", "trace-1.jsonl", "--json", cwd=tmp_path)
-    assert json.loads(shown.stdout)["summary"]["result"] == "interrupted", shown.stdout
+    told = json.loads(program.run("trace", "show", "trace-1.jsonl", "--json", cwd=tmp_path).stdout)
+    assert (told["whole"], told["result"], told["exit_code"]) == (True, "interrupted", 143)
     (tmp_path / "go").touch()
     second = _sbatch(slurm, "--time=1", str(script), "2", cwd=tmp_path, env=program.env)
     assert slurm.await_state(second, "COMPLETED", "FAILED") == "COMPLETED", (tmp_path / "out").read_text()

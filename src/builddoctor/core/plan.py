@@ -199,6 +199,7 @@ class MatrixPlan(msgspec.Struct, frozen=True, kw_only=True):
     """of all cells, one after the other"""
     memory_time_gib_h: float
     """memory times time, each cell with its own"""
+    hazards: tuple[Hazard, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -194,6 +194,7 @@ def together(planned: Sequence[Planned], *, time_limit_s: float = 0.0) -> Matrix
         longest=longest.name,
         work_s=round(sum(cell.makespan_s for cell in cells), 1),
         memory_time_gib_h=round(sum(cell.memory_mib / 1024 * cell.makespan_s / 3600 for cell in cells), 2),
+        hazards=tuple(dict.fromkeys(hazard for each in planned for hazard in each.plan.hazards)),
         notes=tuple(_notes(planned)),
     )
 

@@ -331,33 +331,34 @@ def _compiled(recipe: Recipe) -> set[str]:
 def _for(unit: RecipeUnit, wanted: Sequence[str], known: Collection[str], always: Collection[str]) -> RecipeUnit:
     """With the device phases of those that are wanted, and the preprocessing that comes before each of them."""
     chains: dict[str, list[PhaseFigures]] = {}
-    order: list[PhaseFigures | str] = []
+    kept: list[PhaseFigures] = []
+    end = 0
     for at, phase in enumerate(unit.phases):
         after = unit.phases[at + 1] if at + 1 < len(unit.phases) else None
         of = phase
         if phase.kind is PhaseKind.PREPROCESS and after is not None and after.kind is PhaseKind.CICC:
             of = after
         if of.kind not in DEVICE or not of.arch or of.arch in always:
-            order.append(phase)
+            kept.append(phase)
             continue
-        if of.arch not in chains:
-            order.append(of.arch)
         chains.setdefault(of.arch, []).append(phase)
-    worst = max(chains, key=lambda arch: max(phase.peak_mib for phase in chains[arch]), default="")
-    figures_of = {arch: arch if arch in chains else worst for arch in wanted if arch in chains or arch not in known}
-    if not worst or not figures_of:
+        if of.arch in wanted:
+            kept.append(phase)
+        end = len(kept)
+    missing = [arch for arch in wanted if arch not in known and arch not in chains] if chains else []
+    if not missing and not chains.keys() & set(wanted):
         # No kernels; or for one architecture alone, which is not wanted: the rest of such a unit was not measured.
         return unit
-    phases: list[PhaseFigures] = []
-    for each in order:
-        if isinstance(each, PhaseFigures):
-            phases.append(each)
-        else:
-            archs = [arch for arch, source in figures_of.items() if source == each]
-            phases += [_renamed(phase, arch) for arch in archs for phase in chains[each]]
-    stay = [arch for arch in unit.archs if arch in always]
-    return msgspec.structs.replace(unit, phases=tuple(phases), archs=(*figures_of, *stay) if unit.archs else ())
-
-
-def _renamed(phase: PhaseFigures, arch: str) -> PhaseFigures:
-    return msgspec.structs.replace(phase, arch=arch) if phase.arch else phase
+    worst = max(chains.values(), key=lambda chain: max(phase.peak_mib for phase in chain))
+    copies = [
+        # Nobody packs by a course that was carried over.
+        msgspec.structs.replace(phase, arch=arch if phase.arch else "", course="", provenance="derived")
+        for arch in missing
+        for phase in worst
+    ]
+    archs = [arch for arch in unit.archs if arch in wanted or arch in always]
+    return msgspec.structs.replace(
+        unit,
+        phases=(*kept[:end], *copies, *kept[end:]),
+        archs=(*archs, *missing) if unit.archs else (),
+    )

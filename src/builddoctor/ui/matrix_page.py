@@ -13,12 +13,7 @@ from rich.text import Text
 from builddoctor.core.plan import MatrixCell, MatrixPlan
 from builddoctor.core.units import format_clock, format_mib, one_line, shell_word
 from builddoctor.ui.layout import Column, Signs, labelled, plural, table
-
-LABEL = 11
-LEAST_WIDTH, MOST_WIDTH = 40, 110
-
-Row = tuple[str, str, str]
-"""label, text, style of the text"""
+from builddoctor.ui.plan_page import LABEL, LEAST_WIDTH, MOST_WIDTH, Row, hazard_rows
 
 
 def matrix_page(
@@ -37,7 +32,11 @@ def matrix_page(
     for label, text, style in _what(matrix, trust):
         lines += labelled(label, signs.words(one_line(text)), width, style, cells=LABEL - 1, indent=0)
     lines += [Text(""), *_cells(matrix, width, signs), Text("")]
-    for label, text, style in (*_all(matrix), *(("note", note, "") for note in matrix.notes)):
+    for label, text, style in (
+        *_all(matrix),
+        *hazard_rows(matrix.hazards),
+        *(("note", note, "") for note in matrix.notes),
+    ):
         lines += labelled(label, signs.words(one_line(text)), width, style, cells=LABEL - 1, indent=0)
     words = [*(f"--matrix {shell_word(axis)}" for axis in axes), *(f"--exclude {shell_word(each)}" for each in exclude)]
     limit = f" --time {matrix.time_limit_s:.0f}s" if matrix.time_limit_s else ""

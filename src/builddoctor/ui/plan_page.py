@@ -8,11 +8,12 @@ Does *not* cover: working it out (``plans``).
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
 from builddoctor.core.plan import Alternative, Plan, Range
+from builddoctor.core.recipe import Hazard
 from builddoctor.core.units import format_clock, format_gib, format_mib, one_line, shell_word
 from builddoctor.ui.chart import Chart
 from builddoctor.ui.held_back import plan_held_back_words
@@ -50,7 +51,7 @@ def plan_page(plan: Plan, *, width: int, signs: Signs, trust: str = "") -> list[
         lines.append(Text(""))
     if plan.order:
         lines += [*_stages(plan, width, signs), Text("")]
-    told = [*_hazards(plan), *(("note", note, "") for note in plan.notes)]
+    told = [*hazard_rows(plan.hazards), *(("note", note, "") for note in plan.notes)]
     for row in told:
         lines += _row(row, width, signs)
     if told:
@@ -171,8 +172,9 @@ def _stages(plan: Plan, width: int, signs: Signs) -> list[Text]:
     return lines
 
 
-def _hazards(plan: Plan) -> Iterator[Row]:
-    for hazard in plan.hazards:
+def hazard_rows(hazards: Iterable[Hazard]) -> Iterator[Row]:
+    """What is known to fail, and who says so."""
+    for hazard in hazards:
         tool = hazard.tool if hazard.tool not in hazard.text else ""
         where = ": ".join(filter(None, (hazard.place, tool)))
         source = f" ({hazard.source})" if hazard.source else ""

@@ -71,7 +71,8 @@ if [ "$attempt" -eq 1 ] || [ ! -e "$at/copied" ]; then
   for each in "$folder"/* "$folder"/.[!.]*; do
     if [ -e "$each" ] || [ -L "$each" ]; then
       [ "$each" != "$top" ] || continue
-      ! git -C "$folder" check-ignore -q -- "$each" 2>/dev/null || continue
+      # In a folder of another checkout everything may be ignored.
+      [ ! -e "$folder/.git" ] || ! git -C "$folder" check-ignore -q -- "$each" 2>/dev/null || continue
       cp -a ${whole:+-u} -- "$each" "$at/source/"
     fi
   done
