@@ -136,7 +136,8 @@ if [ "$attempt" -ge "$most" ]; then
   exit @CONTINUED@
 fi
 say "$cell goes on in another attempt"
-scontrol requeue "$SLURM_JOB_ID" || exit @CONTINUED@
+# Not $SLURM_JOB_ID: of the last task that is the array's own number, and all others would be requeued with it.
+scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" || exit @CONTINUED@
 """
 
 _UNTIL = """\
