@@ -17,12 +17,11 @@ from builddoctor.core.errors import NoBuildSystemError, UsageError
 from builddoctor.core.plan import Plan
 from builddoctor.core.project import KnownProject
 from builddoctor.core.recipe import Recipe
-from builddoctor.core.units import parse_size_mib, parse_span_s, printable, shell_word
+from builddoctor.core.units import format_clock, parse_size_mib, parse_span_s, printable, shell_word
 from builddoctor.gates.knobs import JOB_KNOBS, THREAD_KNOBS
 from builddoctor.plans.inputs import ChosenRecipe, choose_for_plan, choose_host
 from builddoctor.plans.matrix import plan_cells, read_cells
 from builddoctor.plans.planner import make_plan
-from builddoctor.projects.archs import parse_archs
 from builddoctor.projects.build_plan import BuildKind, portable_build
 from builddoctor.projects.catalogue import find_known, recognise
 from builddoctor.recipes.allowed_variables import allowed
@@ -104,6 +103,11 @@ def render(
         limit_s = parse_span_s(time) if time else 0.0
         cells = read_cells(matrix, exclude or (), archs=wanted, native=native_archs(matrix, os.environ))
         planned = plan_cells(cells, host, choose=choose, by_arch=by_arch, time_limit_s=limit_s)
+        print_notes(
+            f"builddoctor: {each.plan.longest_unit} may take longer than a job of {format_clock(limit_s)} has for "
+            "compilers: it needs a longer --time"
+            for each in [each for each in planned if limit_s and each.plan.attempts is None][:1]
+        )
         # One for each set of architectures: working it out may have something to say.
         hows = {archs: how_of(each.chosen, each.plan) for archs, each in {e.cell.archs: e for e in planned}.items()}
         made = [
@@ -146,7 +150,7 @@ def _how(chosen: ChosenRecipe, plan: Plan, *, source: str, tag: str, image: str,
         raise UsageError(f"--tag {tag}: there is no repository to take it from", hint="--source https://…")
     folder = _folder(source, chosen.recipe) if not from_git else None
     known = (recognise(folder) if folder is not None else None) or find_known(plan.project)
-    archs = parse_archs(",".join(plan.archs))
+    archs = archs_of(",".join(plan.archs), os.environ)
     build = portable_build(known, folder, archs)
     if build.kind is BuildKind.MAKE and not with_builddoctor:
         raise NoBuildSystemError(
