@@ -50,7 +50,7 @@ class Meeting:
     def worker(self, name: str, *options: str, prefix: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         """A node that has joined; ``prefix``: what starts it."""
         program = Program(self.folder / name)
-        program.folder.mkdir()
+        program.folder.mkdir(exist_ok=True)
         words = ["worker", self.address, *self.options, "--trace", str(program.trace_file), *options]
         process = self._start(name, program, words, prefix=prefix)
         self.await_line(name, "serves ")

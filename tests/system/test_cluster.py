@@ -6,6 +6,7 @@ tests/e2e/test_cluster_nvcc.py.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import psutil
 import pytest
 
 from builddoctor.cluster.keys import make_keys
+from builddoctor.cluster.node import LEAST_FREE_MIB
 from builddoctor.core.events import Admit, NodeLost, NodeSeen, PhaseEnded, Requeue
 from builddoctor.core.phase import Outcome
 from support.memcg import memory_cgroup
@@ -182,6 +184,69 @@ def test_another_compiler_is_of_no_use(tmp_path: Path, meeting: Meeting) -> None
     assert [e.node for e in place.program.records() if isinstance(e, Admit)] == [""]
     assert "has other files as" in done.stderr
     assert "cudafe++" in done.stderr
+
+
+def _copied(place: Place, folder: Path) -> Path:
+    """A node's own toolkit, with the same files."""
+    shutil.copytree(place.toolkit, folder)
+    return folder
+
+
+def _lost_to(place: Place, build: subprocess.Popen[str], words: str) -> None:
+    """It ran again here, and the build said so."""
+    output, _ = build.communicate(timeout=PATIENCE_S)
+    assert build.returncode == 0, output
+    place.check()
+    assert "gets nothing more: " in output
+    assert words in output
+    assert [(each.outcome, each.node != "") for each in _ends(place)] == [
+        (Outcome.NODE_LOST, True),
+        (Outcome.OK, False),
+    ]
+    place.program.check_traces()
+
+
+def test_a_compiler_that_is_replaced_in_mid_phase_is_not_trusted(tmp_path: Path, meeting: Meeting) -> None:
+    """As by an upgrade of the toolkit: what the node said of its programs is no longer true."""
+    place = Place(tmp_path, waits=True)
+    there = _copied(place, tmp_path / "there")
+    meeting.worker("node", "--toolkit", str(there))
+    build = place.program.start(place.build(meeting))
+    place.began()
+    other = there / "bin" / "other"
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.replace(there / "bin" / "cudafe++")
+    place.go()
+    _lost_to(place, build, "cudafe++ is another file than when this node joined")
+
+
+@pytest.mark.needs_unshare
+@pytest.mark.parametrize("notices", [True, False])
+def test_a_disk_that_fills_in_mid_phase_is_nothing_of_the_builds(
+    tmp_path: Path, meeting: Meeting, notices: bool
+) -> None:
+    """The compiler fails for want of room, as cicc does, or writes a part and ends well, as ptxas does."""
+    place = Place(tmp_path, waits=True)
+    if not notices:
+        tool = place.toolkit / "bin" / "cudafe++"
+        tool.write_text(
+            f"#!/usr/bin/env python3\nimport os, sys\nsys.excepthook = lambda *_: os._exit(0)\n{tool.read_text()}"
+        )
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={LEAST_FREE_MIB + 50}m", "bd-disk", str(disk)], check=True)
+    try:
+        meeting.worker("node", "--toolkit", str(place.toolkit), prefix=["env", f"TMPDIR={disk}"])
+        build = place.program.start(place.build(meeting))
+        place.began()
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
+            while file.write(bytes(1 << 20)):
+                pass
+        place.go()
+        _lost_to(place, build, "its disk is full")
+    finally:
+        meeting.close()
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_strangers_are_refused(tmp_path: Path, keys: Path, meeting: Meeting) -> None:

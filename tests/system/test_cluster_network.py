@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,48 +11,10 @@ import pytest
 from builddoctor.cluster.keys import make_keys
 from builddoctor.core.events import NodeLost, NodeSeen, PhaseEnded
 from builddoctor.core.phase import Outcome
+from support.network import HERE, Network
 from support.nodes import Meeting, Place, await_that
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_unshare]
-
-HERE, THERE = "198.51.100.1", "198.51.100.2"
-"""Of TEST-NET-2 (RFC 5737)."""
-
-
-class Network:
-    """Two network namespaces, and a cable between them: this machine's own network is left alone."""
-
-    def __init__(self) -> None:
-        self._here, self._there = (f"bd-{each}{os.getpid() % 100_000}" for each in ("here", "there"))
-        for name in (self._here, self._there):
-            self._ip("netns", "add", name)
-            self._ip("-n", name, "link", "set", "lo", "up")
-        self._ip("-n", self._here, "link", "add", "cable", "type", "veth", "peer", "name", "end", "netns", self._there)
-        self._ip("-n", self._here, "addr", "add", f"{HERE}/30", "dev", "cable")
-        self._ip("-n", self._there, "addr", "add", f"{THERE}/30", "dev", "end")
-        self._ip("-n", self._there, "link", "set", "end", "up")
-        self.plug_in()
-
-    def plug_in(self) -> None:
-        self._ip("-n", self._here, "link", "set", "cable", "up")
-
-    def cut(self) -> None:
-        self._ip("-n", self._here, "link", "set", "cable", "down")
-
-    @property
-    def here(self) -> list[str]:
-        return ["ip", "netns", "exec", self._here]
-
-    @property
-    def there(self) -> list[str]:
-        return ["ip", "netns", "exec", self._there]
-
-    def close(self) -> None:
-        for name in (self._here, self._there):
-            self._ip("netns", "del", name)
-
-    def _ip(self, *words: str) -> None:
-        subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -70,7 +30,7 @@ def test_a_network_that_is_cut_and_comes_back(tmp_path: Path, network: Network) 
     place = Place(tmp_path, waits=True)
     meeting = Meeting(tmp_path / "meeting", keys=tmp_path / "keys", host=HERE, prefix=network.here)
     try:
-        far = meeting.worker("far", "--toolkit", str(place.toolkit), prefix=network.there)
+        far = meeting.worker("far", "--toolkit", str(place.toolkit), prefix=network.there())
         build = place.program.start([*network.here, *place.build(meeting)])
         (began,) = place.began()
         meeting.worker("near", "--toolkit", str(place.toolkit), prefix=network.here)

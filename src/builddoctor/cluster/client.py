@@ -15,7 +15,6 @@ import contextlib
 import itertools
 import logging
 import threading
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -168,19 +167,25 @@ class Cluster:
 
     def run(self, parcel: Parcel, address: str, ticket: Ticket) -> Answer:
         """One phase there, to its end. Waits. Raises NodeGoneError, or ClusterError for what it refused."""
-        key = f"phase-{uuid.uuid4().hex}"
         with self._lock:
             if address not in self._nodes or ticket.unwanted:
                 raise NodeGoneError(f"{address} is gone")
             self._sent.setdefault(address, set()).add(ticket)
         try:
-            there = self._client.scatter(parcel, workers=[address], direct=True, hash=False)
+            sent = msgspec.msgpack.encode(parcel)
+            there = self._client.scatter(sent, workers=[address], direct=True, hash=False)
             future = self._client.submit(
-                run_parcel, there, key=key, workers=[address], allow_other_workers=False, retries=0, pure=False
+                run_parcel,
+                there,
+                key=f"phase-{parcel.parcel_id}",
+                workers=[address],
+                allow_other_workers=False,
+                retries=0,
+                pure=False,
             )
             ticket.sent(future)
             try:
-                answer = self._client.gather(future, direct=True)
+                returned = self._client.gather(future, direct=True)
             finally:
                 with self._lock:
                     self._sent.get(address, set()).discard(ticket)
@@ -191,9 +196,7 @@ class Cluster:
         except Exception as error:
             # Of Dask, or of a worker that is not what it says.
             raise ClusterError(_reason(error)) from error
-        if not isinstance(answer, Answer):
-            raise ClusterError(f"{address} answers with something that is no answer")
-        return answer
+        return answer_to(parcel, returned)
 
     def close(self) -> None:
         """Let go; what still runs there is ended by its node."""
@@ -204,6 +207,19 @@ class Cluster:
         self._asker.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(Exception):
             self._client.close(timeout=ASK_S)
+
+
+def answer_to(parcel: Parcel, returned: object) -> Answer:
+    """What a node says of this parcel. Raises ClusterError."""
+    if not isinstance(returned, bytes):
+        raise ClusterError(f"it answers with something that is no answer ({type(returned).__name__})")
+    try:
+        answer = msgspec.msgpack.decode(returned, type=Answer)
+    except msgspec.MsgspecError as error:
+        raise ClusterError(f"it answers with something that is no answer ({_reason(error)})") from error
+    if answer.parcel_id != parcel.parcel_id:
+        raise ClusterError("it answers with what it was sent before")
+    return answer
 
 
 def nodes_of(address: str, keys: Path) -> Mapping[str, NodeFacts]:

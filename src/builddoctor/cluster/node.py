@@ -1,13 +1,15 @@
 """A node of a cluster: what it can do, and one phase run there.
 
 Covers: the node as a plug-in of a Dask worker; each phase in a folder of its own, which is gone afterwards; refusing
-what no build of ours sends. The node is itself a supervised build, whose gates ask for the phases' memory: its own
+what no build of ours sends, or what was sent before; when its own answer would not be right: a program that is another
+by now, a full disk. The node is itself a supervised build, whose gates ask for the phases' memory: its own
 scheduler has the last word, beside whatever else runs on that machine.
 Does *not* cover: the worker's start (``cluster.node_program``).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -15,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
 from distributed import Worker, WorkerPlugin, get_worker
 
 from builddoctor.cluster.parcels import content_of, pack_file
@@ -27,6 +30,45 @@ from builddoctor.toolchain.travelling import is_plain_name, keeps_to_folder
 NAME = "builddoctor"
 """Of the plug-in, by which a task finds it."""
 
+LEAST_FREE_MIB = 256
+"""With less on its disk a phase that has ended proves nothing: on a full one ptxas 13.0 writes half a cubin and ends
+well, and cicc crashes. More than a phase writes, since what failed may have been removed."""
+
+MOST_REMEMBERED = 100_000
+"""Parcels: a day of them at one in a second."""
+
+
+def check_disk(folder: Path) -> None:
+    """Raises OSError where it is full, or nearly so."""
+    disk = os.statvfs(folder)
+    free_mib = disk.f_bavail * disk.f_frsize // 2**20
+    if free_mib < LEAST_FREE_MIB:
+        raise OSError(errno.ENOSPC, f"its disk is full: {free_mib} MiB are free in {folder} (least: {LEAST_FREE_MIB})")
+
+
+class Gated(msgspec.Struct, frozen=True, kw_only=True):
+    """One of its programs."""
+
+    gate: str
+    path: str
+    """of the program itself"""
+    was: tuple[int, ...]
+    """``file_state`` when its digest was made"""
+
+    @property
+    def is_another(self) -> bool:
+        """Since then."""
+        return file_state(self.path) != self.was
+
+
+def file_state(path: str) -> tuple[int, ...]:
+    """It changes with the file; empty where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
 
 class Node(WorkerPlugin):  # type: ignore[misc]
     """This machine, for the builds of others."""
@@ -36,23 +78,35 @@ class Node(WorkerPlugin):  # type: ignore[misc]
     def __init__(
         self,
         facts: NodeFacts,
-        gates: Mapping[str, str],
+        programs: Mapping[str, Gated],
         env: Mapping[str, str],
         folder: Path,
         say: Callable[[str], None],
     ) -> None:
-        """``gates``: their paths, by the programs' digests. ``folder``: in which phases have theirs."""
+        """``programs``: by their digests. ``folder``: in which phases have theirs."""
         self.facts = facts
-        self._gates = dict(gates)
+        self._programs = dict(programs)
+        self._taken: dict[str, None] = {}
         self._env = dict(env)
         self._folder = folder
         self._say = say
 
+    def read(self, sent: bytes) -> Parcel:
+        """What a build sent. Raises ClusterError."""
+        try:
+            return msgspec.msgpack.decode(sent, type=Parcel)
+        except msgspec.MsgspecError as error:
+            self._say(f"refused: something that is no phase ({error})")
+            raise ClusterError(f"{self.facts.host} refuses this phase: it is none") from error
+
     def run(self, parcel: Parcel, wanted: Callable[[], bool]) -> Answer:
         """Run one phase to its end. Raises ClusterError for what it does not, or cannot, run."""
-        if problem := _problem(parcel, self._gates):
+        if problem := self._problem(parcel):
             self._say(f"refused: {problem}")
             raise ClusterError(f"{self.facts.host} refuses this phase: {problem}")
+        self._taken[parcel.parcel_id] = None
+        if len(self._taken) > MOST_REMEMBERED:
+            del self._taken[next(iter(self._taken))]
         try:
             return self._run(parcel, wanted)
         except OSError as error:
@@ -60,16 +114,22 @@ class Node(WorkerPlugin):  # type: ignore[misc]
             raise ClusterError(f"{self.facts.host} cannot run it: {error.strerror or error}") from error
 
     def _run(self, parcel: Parcel, wanted: Callable[[], bool]) -> Answer:
+        program = self._programs[parcel.program]
         folder = tempfile.mkdtemp(prefix="phase-", dir=self._folder)
         try:
             for file in parcel.inputs:
                 Path(folder, file.name).write_bytes(content_of(file))
             words = [word.replace(FOLDER, folder, 1) if word.startswith(FOLDER) else word for word in parcel.words]
-            run = run_lone([self._gates[parcel.program], *words], env=self._env, cwd=folder, wanted=wanted)
+            run = run_lone([program.gate, *words], env=self._env, cwd=folder, wanted=wanted)
             if run.status is None:
                 raise ClusterError("no longer wanted")
+            # Looked at afterwards: whenever it came about, the answer would not be right.
+            check_disk(self._folder)
+            if program.is_another:
+                raise OSError(errno.ESTALE, f"{parcel.tool} is another file than when this node joined")
             outputs = [Path(folder, name) for name in parcel.outputs] if run.status == 0 else []
             return Answer(
+                parcel_id=parcel.parcel_id,
                 status=run.status,
                 printed=run.printed,
                 outputs=tuple(pack_file(path.name, path.read_bytes()) for path in outputs if path.is_file()),
@@ -81,21 +141,23 @@ class Node(WorkerPlugin):  # type: ignore[misc]
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def _problem(self, parcel: Parcel) -> str:
+        """Why this is no phase that a build sent; empty where it is one."""
+        program = self._programs.get(parcel.program)
+        if program is None or os.path.basename(program.gate) != parcel.tool:
+            return f"this {printable(parcel.tool)} is not here"
+        for name in [*(file.name for file in parcel.inputs), *parcel.outputs]:
+            if not is_plain_name(name):
+                return f"a file outside its folder: {printable(name)}"
+        if not keeps_to_folder(parcel.tool, parcel.words):
+            return f"its command names files outside its folder: {printable(' '.join(parcel.words))[:200]}"
+        if parcel.parcel_id in self._taken:
+            return f"it was sent before: {printable(parcel.parcel_id)[:40]}"
+        return ""
 
-def _problem(parcel: Parcel, gates: Mapping[str, str]) -> str:
-    """Why this is no phase that a build sent; empty where it is one."""
-    if os.path.basename(gates.get(parcel.program, "")) != parcel.tool:
-        return f"this {printable(parcel.tool)} is not here"
-    for name in [*(file.name for file in parcel.inputs), *parcel.outputs]:
-        if not is_plain_name(name):
-            return f"a file outside its folder: {printable(name)}"
-    if not keeps_to_folder(parcel.tool, parcel.words):
-        return f"its command names files outside its folder: {printable(' '.join(parcel.words))[:200]}"
-    return ""
 
-
-def run_parcel(parcel: Parcel) -> Answer:
-    """The task of a phase, on the worker."""
+def run_parcel(sent: bytes) -> bytes:
+    """The task of a phase, on the worker: an encoded ``Parcel``, and its ``Answer``. Raises ClusterError."""
     worker = get_worker()
     key = worker.get_current_task()
 
@@ -104,7 +166,8 @@ def run_parcel(parcel: Parcel) -> Answer:
         task = worker.state.tasks.get(key)
         return task is not None and task.state == "executing"
 
-    return node_of(worker).run(parcel, wanted)
+    node = node_of(worker)
+    return msgspec.msgpack.encode(node.run(node.read(sent), wanted))
 
 
 def node_facts(dask_worker: Worker) -> NodeFacts:

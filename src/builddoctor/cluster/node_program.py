@@ -20,7 +20,7 @@ from distributed.security import Security
 
 import builddoctor
 from builddoctor.cluster.keys import security_for
-from builddoctor.cluster.node import Node
+from builddoctor.cluster.node import Gated, Node, check_disk, file_state
 from builddoctor.cluster.parcels import program_digest
 from builddoctor.cluster.server import NO_PAGES, SETTINGS, quiet
 from builddoctor.core.cluster import NodeFacts
@@ -54,6 +54,12 @@ def main(argv: list[str]) -> int:
     # Told to end before it serves: its folder goes as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with dask.config.set(SETTINGS), tempfile.TemporaryDirectory(prefix="builddoctor-node-") as folder:
+        try:
+            check_disk(Path(folder))
+        except OSError as error:
+            raise ClusterError(
+                error.strerror or str(error), hint="name a folder with more room, `export TMPDIR=/some/folder`"
+            ) from error
         node = _node(settings, Path(folder))
         security = security_for(settings.address, Path(settings.keys), "node")
         return asyncio.run(_serve(node, settings.address, security, Path(folder)))
@@ -63,18 +69,20 @@ def _node(settings: NodeSettings, folder: Path) -> Node:
     # In a supervised build nvcc is a gate, and so is what lies beside it; gcc's programs come from the first folder.
     overlay = Path(os.environ.get("CUDACXX", "")).parent.parent
     inside_gcc = Path(os.environ.get("COMPILER_PATH", "").split(":")[0])
-    gates = {program_digest(path): str(overlay / PLACES[name]) for name, path in settings.cuda}
-    gates |= {program_digest(path): str(inside_gcc / place) for place, path in settings.host}
+    places = [(path, str(overlay / PLACES[name])) for name, path in settings.cuda]
+    places += [(path, str(inside_gcc / place)) for place, path in settings.host]
+    gated = [Gated(gate=gate, path=path, was=file_state(path)) for path, gate in places]
+    programs = {program_digest(each.path): each for each in gated}
     reading = MemorySensor(SystemRoot(), env=os.environ, user_limit_mib=settings.memory_mib).read(0.0)
     facts = NodeFacts(
         host=os.uname().nodename,
         builddoctor=builddoctor.__version__,
         machine=os.uname().machine,
-        programs=tuple((os.path.basename(gate), digest) for digest, gate in gates.items()),
+        programs=tuple((os.path.basename(each.gate), digest) for digest, each in programs.items()),
         cores=settings.cores,
         budget_mib=round(allowance(reading, 0.0).budget_mib, 1),
     )
-    return Node(facts, gates, os.environ, folder, say)
+    return Node(facts, programs, os.environ, folder, say)
 
 
 def say(text: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ MOST_BYTES = 4 * 2**30
 def pack(phase: Travelling, cwd: str, program: str) -> Parcel:
     """``program``: its digest (``program_digest``). Raises OSError where a file cannot be read."""
     return Parcel(
+        parcel_id=uuid.uuid4().hex,
         tool=phase.tool,
         program=program,
         words=phase.words,

@@ -7,7 +7,7 @@ transport (``cluster``).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -16,6 +16,10 @@ NODE_PROGRAM = "builddoctor.cluster.node_program"
 
 FOLDER = "@folder@"
 """In the words of a command: the folder in which it runs."""
+
+
+Amount = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
+"""Of what another machine says: a number, and one that can be."""
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +78,10 @@ class PackedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
-    """One phase, as it is sent."""
+    """One phase, as it is sent: in MessagePack, so that whoever gets it sees what it is before it is used."""
 
+    parcel_id: str
+    """Of this one alone: a node takes it once, and the answer has it again."""
     tool: str
     program: str
     """sha256 of the program itself"""
@@ -94,7 +100,9 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """How a phase ended on a node."""
 
-    status: int
+    parcel_id: str
+    """of what it answers"""
+    status: Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
     """wait status; of one whose memory ran out there, SIGKILL's"""
     printed: bytes = b""
     """on stdout and stderr, in the order in which it came"""
@@ -102,9 +110,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """only of one that ended well"""
     folder: str = ""
     """in which it ran: texts that it wrote may name it"""
-    peak_mib: float = 0.0
-    cpu_s: float = 0.0
-    wall_s: float = 0.0
+    peak_mib: Amount = 0.0
+    cpu_s: Amount = 0.0
+    wall_s: Amount = 0.0
 
     @property
     def packed_mib(self) -> float:

@@ -147,6 +147,7 @@ class Elsewhere:
             # It answers, and not as a node does.
             self._cluster.refuse(seen.address, str(error))
             self._tell(f"{node} gets nothing more: {error}")
+            await self._another_look()
             return LOST
         except OSError as error:
             self._tell(f"a phase could not be sent, or its files not be written: {error}")

@@ -23,7 +23,7 @@ PHASE = Travelling(
 
 
 def answer_of(*files: object, folder: str = "/node/1") -> Answer:
-    return Answer(status=0, outputs=files, folder=folder)
+    return Answer(parcel_id="p1", status=0, outputs=files, folder=folder)
 
 
 @pytest.fixture
