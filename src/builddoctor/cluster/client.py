@@ -17,6 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import dask.config
 import msgspec
@@ -143,7 +144,7 @@ class Cluster:
 
     def _meet(self, address: str) -> list[str]:
         try:
-            facts = self._client.run(node_facts, workers=[address], on_error="raise")[address]
+            facts = said_by_node(NodeFacts, self._client.run(node_facts, workers=[address], on_error="raise")[address])
         except Exception as error:  # noqa: BLE001 - whatever a stranger answers, the build goes on
             self._refused[address] = str(error)
             return [f"{address} is of no use: {_reason(error)}"]
@@ -209,14 +210,22 @@ class Cluster:
             self._client.close(timeout=ASK_S)
 
 
-def answer_to(parcel: Parcel, returned: object) -> Answer:
-    """What a node says of this parcel. Raises ClusterError."""
-    if not isinstance(returned, bytes):
-        raise ClusterError(f"it answers with something that is no answer ({type(returned).__name__})")
+Said = TypeVar("Said", Answer, NodeFacts)
+
+
+def said_by_node(kind: type[Said], said: object) -> Said:
+    """What it is, before it is used. Raises ClusterError where it is not that."""
+    if not isinstance(said, bytes):
+        raise ClusterError(f"it answers with something that is no answer ({type(said).__name__})")
     try:
-        answer = msgspec.msgpack.decode(returned, type=Answer)
+        return msgspec.msgpack.decode(said, type=kind)
     except msgspec.MsgspecError as error:
         raise ClusterError(f"it answers with something that is no answer ({_reason(error)})") from error
+
+
+def answer_to(parcel: Parcel, returned: object) -> Answer:
+    """What a node says of this parcel. Raises ClusterError."""
+    answer = said_by_node(Answer, returned)
     if answer.parcel_id != parcel.parcel_id:
         raise ClusterError("it answers with what it was sent before")
     return answer
@@ -225,7 +234,10 @@ def answer_to(parcel: Parcel, returned: object) -> Answer:
 def nodes_of(address: str, keys: Path) -> Mapping[str, NodeFacts]:
     """What ``cluster status`` shows: all nodes, by address. Raises ClusterError."""
     with contextlib.closing(_connect(address, keys)) as client:
-        found: Mapping[str, NodeFacts] = client.run(node_facts, on_error="ignore")
+        found: dict[str, NodeFacts] = {}
+        for at, said in client.run(node_facts, on_error="ignore").items():
+            with contextlib.suppress(ClusterError):
+                found[at] = said_by_node(NodeFacts, said)
         return found
 
 

@@ -86,7 +86,7 @@ class Node(WorkerPlugin):  # type: ignore[misc]
         """``programs``: by their digests. ``folder``: in which phases have theirs."""
         self.facts = facts
         self._programs = dict(programs)
-        self._taken: dict[str, None] = {}
+        self._taken: dict[str, object] = {}
         self._env = dict(env)
         self._folder = folder
         self._say = say
@@ -95,7 +95,7 @@ class Node(WorkerPlugin):  # type: ignore[misc]
         """What a build sent. Raises ClusterError."""
         try:
             return msgspec.msgpack.decode(sent, type=Parcel)
-        except msgspec.MsgspecError as error:
+        except (TypeError, msgspec.MsgspecError) as error:
             self._say(f"refused: something that is no phase ({error})")
             raise ClusterError(f"{self.facts.host} refuses this phase: it is none") from error
 
@@ -104,14 +104,12 @@ class Node(WorkerPlugin):  # type: ignore[misc]
         if problem := self._problem(parcel):
             self._say(f"refused: {problem}")
             raise ClusterError(f"{self.facts.host} refuses this phase: {problem}")
-        self._taken[parcel.parcel_id] = None
-        if len(self._taken) > MOST_REMEMBERED:
-            del self._taken[next(iter(self._taken))]
         try:
             return self._run(parcel, wanted)
         except OSError as error:
-            self._say(f"cannot run {parcel.tool}: {error}")
-            raise ClusterError(f"{self.facts.host} cannot run it: {error.strerror or error}") from error
+            why = error.strerror or str(error)
+            self._say(f"cannot run {parcel.tool}: {why}")
+            raise ClusterError(f"{self.facts.host} cannot run it: {why}") from error
 
     def _run(self, parcel: Parcel, wanted: Callable[[], bool]) -> Answer:
         program = self._programs[parcel.program]
@@ -142,7 +140,7 @@ class Node(WorkerPlugin):  # type: ignore[misc]
             shutil.rmtree(folder, ignore_errors=True)
 
     def _problem(self, parcel: Parcel) -> str:
-        """Why this is no phase that a build sent; empty where it is one."""
+        """Why this is no phase that a build sent; empty where it is one, which is then taken."""
         program = self._programs.get(parcel.program)
         if program is None or os.path.basename(program.gate) != parcel.tool:
             return f"this {printable(parcel.tool)} is not here"
@@ -151,9 +149,14 @@ class Node(WorkerPlugin):  # type: ignore[misc]
                 return f"a file outside its folder: {printable(name)}"
         if not keeps_to_folder(parcel.tool, parcel.words):
             return f"its command names files outside its folder: {printable(' '.join(parcel.words))[:200]}"
-        if parcel.parcel_id in self._taken:
-            return f"it was sent before: {printable(parcel.parcel_id)[:40]}"
-        return ""
+        return "" if self._takes(parcel.parcel_id) else f"it was sent before: {printable(parcel.parcel_id)}"
+
+    def _takes(self, parcel_id: str) -> bool:
+        """For the first time. Two threads may ask of the same one at once."""
+        ours = object()
+        if len(self._taken) >= MOST_REMEMBERED:
+            self._taken.pop(next(iter(self._taken)), None)
+        return self._taken.setdefault(parcel_id, ours) is ours
 
 
 def run_parcel(sent: bytes) -> bytes:
@@ -170,9 +173,9 @@ def run_parcel(sent: bytes) -> bytes:
     return msgspec.msgpack.encode(node.run(node.read(sent), wanted))
 
 
-def node_facts(dask_worker: Worker) -> NodeFacts:
-    """Asked by a build of each worker that it sees; the argument's name is Dask's."""
-    return node_of(dask_worker).facts
+def node_facts(dask_worker: Worker) -> bytes:
+    """``NodeFacts``, encoded: asked by a build of each worker that it sees; the argument's name is Dask's."""
+    return msgspec.msgpack.encode(node_of(dask_worker).facts)
 
 
 def node_of(worker: Worker) -> Node:

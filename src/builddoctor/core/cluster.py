@@ -22,6 +22,9 @@ Amount = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
 """Of what another machine says: a number, and one that can be."""
 
 
+ParcelId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+
+
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that a build starts itself, and ends with itself: what ``--cluster`` says but for an address."""
 
@@ -50,8 +53,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     programs: tuple[tuple[str, str], ...]
     """(name, sha256) of those that it runs: cudafe++, cicc, ptxas, and gcc's cc1 and cc1plus. The same file writes the
     same bytes."""
-    cores: int
-    budget_mib: float
+    cores: Annotated[int, msgspec.Meta(ge=1, le=2**20)]
+    budget_mib: Amount
     """what phases may hold there, when nothing else runs"""
 
 
@@ -80,7 +83,7 @@ class PackedFile(msgspec.Struct, frozen=True, kw_only=True):
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     """One phase, as it is sent: in MessagePack, so that whoever gets it sees what it is before it is used."""
 
-    parcel_id: str
+    parcel_id: ParcelId
     """Of this one alone: a node takes it once, and the answer has it again."""
     tool: str
     program: str
@@ -100,7 +103,7 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """How a phase ended on a node."""
 
-    parcel_id: str
+    parcel_id: ParcelId
     """of what it answers"""
     status: Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
     """wait status; of one whose memory ran out there, SIGKILL's"""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from builddoctor.cluster.client import answer_to
-from builddoctor.core.cluster import Answer, Parcel
+from builddoctor.cluster.client import answer_to, said_by_node
+from builddoctor.core.cluster import Answer, NodeFacts, Parcel
 from builddoctor.core.errors import ClusterError
 
 PARCEL = Parcel(parcel_id="p1", tool="ptxas", program="d1", words=(), inputs=(), outputs=())
@@ -46,3 +46,17 @@ def test_what_is_no_answer(returned: object) -> None:
 def test_the_answer_to_another_parcel() -> None:
     with pytest.raises(ClusterError, match="what it was sent before"):
         answer_to(PARCEL, msgspec.msgpack.encode({**ANSWER, "parcel_id": "p0"}))
+
+
+FACTS = {"host": "n", "builddoctor": "1", "machine": "x86_64", "programs": [["ptxas", "d1"]], "cores": 2}
+
+
+def test_facts_of_a_node() -> None:
+    facts = said_by_node(NodeFacts, msgspec.msgpack.encode({**FACTS, "budget_mib": 512}))
+    assert (facts.programs, facts.budget_mib) == ((("ptxas", "d1"),), 512.0)
+
+
+@pytest.mark.parametrize("other", [{"budget_mib": float("nan")}, {"cores": 0}, {"programs": None}, {"host": 3}])
+def test_facts_that_cannot_be(other: dict[str, object]) -> None:
+    with pytest.raises(ClusterError, match="no answer"):
+        said_by_node(NodeFacts, msgspec.msgpack.encode({**FACTS, "budget_mib": 512, **other}))
