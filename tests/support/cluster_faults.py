@@ -37,6 +37,9 @@ NODE_MIB = 1024
 HERE_MIB = 1024
 DISK_MIB = 400
 UNITS = 2
+MOST_SENT = 4
+LONGEST_S = 2.0
+"""The moment: so long after one of the first phases was sent."""
 LEFT_S = 30.0
 """After the build nothing may run on a node for longer."""
 HANGS_S = 240.0
@@ -53,10 +56,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     how: str
     """what of the fault was drawn"""
     node: int
-    after_s: float
-    """since the first phase was sent"""
+    after: int
+    """phases were sent before it, and a moment passed"""
     away: int
-    """phases on nodes in that moment"""
+    """phases in that moment on the node, or on all where it hits all"""
     wall_s: float
     code: int | None
     """None: it had to be ended"""
@@ -110,14 +113,10 @@ class Site:
         self.nodes = [SiteNode(self, number, stack) for number in range(NODES)]
         self.meeting: Meeting | None = None
         stack.callback(self._end_meeting)
-        self.usual_s = 0.0
+        # Without a fault: afterwards it is known how long phases take.
         first = self.build(None)
         assert first.good, first
         assert first.sent, "nothing was sent to a node"
-        # Again: now it is known how long phases take.
-        usual = self.build(None)
-        assert usual.good, usual
-        self.usual_s = usual.after_s
 
     def _write_project(self) -> None:
         self.project.mkdir()
@@ -162,7 +161,7 @@ class Site:
         """One build, hit by the fault, if any."""
         draw = random.Random(f"{seed}-{fault.name if fault else ''}-{number}")
         node = self.nodes[draw.randrange(NODES)]
-        if fault is not None:
+        if fault is not None and fault.prepare is not None:
             fault.prepare(self, node, draw)
         meeting = self.ready()
         shutil.rmtree(self.project / "out", ignore_errors=True)
@@ -182,25 +181,24 @@ class Site:
                 stderr=subprocess.STDOUT,
             )
         with _ended_with(process):
-            sent_s = self._await_sent(program, process)
-            away, how = 0, ""
-            after_s = draw.uniform(0.0, 0.9 * self.usual_s)
+            away, how, after = 0, "", draw.randint(1, MOST_SENT)
+            sent_to = self._await_sent(program, process, after if fault is not None else 1)
             if fault is not None:
+                if fault.prepare is None:
+                    node = next((each for each in self.nodes if each.name == sent_to), node)
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(max(0.0, sent_s + after_s - time.monotonic()))
-                away = self._away(program)
+                    process.wait(draw.uniform(0.0, LONGEST_S))
+                away = self._away(program, node.name if fault.of_a_node else "")
                 how = fault.strike(self, node, draw)
             code = self._ended(process)
         wall_s = time.monotonic() - began_s
-        if fault is None:
-            after_s = time.monotonic() - sent_s
         equal = objects_of(self.project) == self._plain
         left, left_s = self._left()
         if fault is not None:
             fault.mend(self, node)
         return self._row(
             program, fault, code, number=number, seed=seed, how=how, node=self.nodes.index(node),
-            after_s=round(after_s, 2), away=away, wall_s=round(wall_s, 2), equal=equal, left=left,
+            after=after, away=away, wall_s=round(wall_s, 2), equal=equal, left=left,
             left_s=round(left_s, 1), kernel_kills=self._kernel_kills() - kills,
         )  # fmt: skip
 
@@ -214,19 +212,21 @@ class Site:
             program.env[f"BUILDDOCTOR_{name}_DIR"] = str(self.folder / name.lower())
         return program
 
-    def _await_sent(self, program: Program, process: subprocess.Popen[bytes]) -> float:
+    def _await_sent(self, program: Program, process: subprocess.Popen[bytes], count: int) -> str:
+        """Until so many phases were sent; gives the node of the last one."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and process.poll() is None:
-            if any(isinstance(each, Admit) and each.node for each in _records(program)):
-                break
+            sent = [each.node for each in _records(program) if isinstance(each, Admit) and each.node]
+            if len(sent) >= count:
+                return sent[count - 1]
             time.sleep(0.05)
-        return time.monotonic()
+        return ""
 
     @staticmethod
-    def _away(program: Program) -> int:
+    def _away(program: Program, node: str) -> int:
         there: set[int] = set()
         for each in _records(program):
-            if isinstance(each, Admit) and each.node:
+            if isinstance(each, Admit) and (each.node == node if node else each.node):
                 there.add(each.phase_id)
             elif isinstance(each, PhaseEnded):
                 there.discard(each.phase_id)
@@ -295,6 +295,7 @@ class SiteNode:
         """``stack`` takes it away."""
         self._site = site
         self._number = number
+        self.name = f"node{number}"
         self.folder = site.folder / f"node{number}"
         self.disk = self.folder / "disk"
         self.toolkit = self.folder / "cuda"
@@ -323,7 +324,8 @@ class SiteNode:
             return
         self._starts += 1
         place = ["env", f"TMPDIR={self.disk}"]
-        prefix = [*self.group.wrapped([]), *self._site.network.there(self._number), *place, *self.rogue]
+        named = ["unshare", "--uts", "sh", "-c", f'hostname {self.name} && exec "$@"', "sh"]
+        prefix = [*self.group.wrapped([]), *self._site.network.there(self._number), *named, *place, *self.rogue]
         words = ["--toolkit", str(self.toolkit), "--cores", "1"]
         self.process = meeting.worker(f"node{self._number}-{self._starts}", *words, prefix=prefix)
         self._idle = set(self.group.members())
@@ -358,8 +360,10 @@ class Fault(msgspec.Struct, frozen=True):
 
     name: str
     strike: Callable[[Site, SiteNode, random.Random], str]
-    prepare: Callable[[Site, SiteNode, random.Random], None] = lambda site, node, draw: None
+    prepare: Callable[[Site, SiteNode, random.Random], None] | None = None
+    """of the node that it will hit; else it hits the one that was sent a phase last"""
     mend: Callable[[Site, SiteNode], None] = lambda site, node: None
+    of_a_node: bool = True
 
 
 def _kill(site: Site, node: SiteNode, draw: random.Random) -> str:
@@ -459,7 +463,7 @@ FAULTS: Mapping[str, Fault] = {
         Fault("network cut and back", _cut, mend=_reconnected),
         Fault("limit lowered", _lower, mend=_raise),
         Fault("disk full", _fill, mend=_empty),
-        Fault("meeting point killed", _unserve),
+        Fault("meeting point killed", _unserve, of_a_node=False),
         Fault("wrong answers", _answer_wrongly, prepare=_be_rogue, mend=_be_honest),
     )
 }
