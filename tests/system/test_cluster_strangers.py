@@ -148,12 +148,19 @@ def test_a_phase_that_is_sent_twice_runs_once(tmp_path: Path, keys: Path, meetin
         cluster.close()
 
 
-def test_an_answer_that_is_given_twice_is_taken_once(tmp_path: Path, meeting: Meeting) -> None:
-    """A node that answers with what it said of the phase before: that is not taken for this one's, and the node gets
-    nothing more."""
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (BEFORE, "it answers with what it was sent before"),
+        ("an object that nobody else knows", "its answer cannot be read"),
+        ("an answer whose files are none", "it answers with something that is no answer"),
+    ],
+)
+def test_a_wrong_answer_is_not_taken(tmp_path: Path, meeting: Meeting, kind: str, words: str) -> None:
+    """Such as what it said of the phase before: the node gets nothing more, which is all that is said of it."""
     place = Place(tmp_path, waits=False)
     sign = tmp_path / "sign"
-    meeting.worker("node", "--toolkit", str(place.toolkit), prefix=rogue(BEFORE, sign))
+    meeting.worker("node", "--toolkit", str(place.toolkit), prefix=rogue(kind, sign))
     subprocess.run(place.build(meeting), cwd=tmp_path, env=place.program.env, check=True)
     place.check()
     place.output.unlink()
@@ -163,7 +170,8 @@ def test_an_answer_that_is_given_twice_is_taken_once(tmp_path: Path, meeting: Me
     )
     assert done.returncode == 0, done.stderr
     place.check()
-    assert "gets nothing more: it answers with what it was sent before" in done.stderr
+    assert f"gets nothing more: {words}" in done.stderr
+    assert "Traceback" not in done.stderr
     ends = [each for each in place.program.records() if isinstance(each, PhaseEnded)]
     assert [each.outcome for each in ends] == [Outcome.NODE_LOST, Outcome.OK]
     assert ends[1].node == ""

@@ -22,6 +22,7 @@ from typing import TypeVar
 import dask.config
 import msgspec
 from distributed import CancelledError, Client, Future, KilledWorker
+from distributed.utils_comm import gather_from_workers
 
 import builddoctor
 from builddoctor.cluster.keys import security_for
@@ -186,7 +187,7 @@ class Cluster:
             )
             ticket.sent(future)
             try:
-                returned = self._client.gather(future, direct=True)
+                returned = self._fetched(future, address)
             finally:
                 with self._lock:
                     self._sent.get(address, set()).discard(ticket)
@@ -198,6 +199,22 @@ class Cluster:
             # Of Dask, or of a worker that is not what it says.
             raise ClusterError(_reason(error)) from error
         return answer_to(parcel, returned)
+
+    def _fetched(self, future: Future, address: str) -> object:
+        """What it came to, by itself: Dask's ``gather`` fetches in one go what is there at the same time, and an answer
+        of one node that cannot be read would be told of all. Waits."""
+        if (error := future.exception()) is not None:
+            raise error
+        if future.cancelled():
+            raise NodeGoneError(f"{address} is gone")
+        found, *_, failed, silent = self._client.sync(
+            gather_from_workers, {future.key: [address]}, rpc=self._client.rpc
+        )
+        if future.key in found:
+            return found[future.key]
+        if failed:
+            raise ClusterError("its answer cannot be read")
+        raise NodeGoneError(f"{address} {'is gone' if silent else 'does not have its answer any more'}")
 
     def close(self) -> None:
         """Let go; what still runs there is ended by its node."""
@@ -243,9 +260,10 @@ def nodes_of(address: str, keys: Path) -> Mapping[str, NodeFacts]:
 
 def _connect(address: str, keys: Path) -> Client:
     """Raises ClusterError where nobody answers, or keys are missing."""
-    for name in ("distributed.client", "distributed.core", "distributed.comm", "distributed.batched"):
-        # What becomes of nodes is told by events; tracebacks of a connection that broke are no help.
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for name in ("distributed", "distributed.client"):
+        # What becomes of nodes is told by events; tracebacks of a connection that broke, or of an answer that cannot be
+        # read, are no help. Those are critical, to Dask.
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with dask.config.set(SETTINGS):
         try:
             return Client(address, security=security_for(address, keys, "client"), timeout=JOIN_S, set_as_default=False)
