@@ -13,6 +13,7 @@ import msgspec
 
 from builddoctor.core.verdict import Diagnosis, Verdict
 from builddoctor.core.word import Word
+from builddoctor.diagnose.log_lines import text_of
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "threads"
 
@@ -75,7 +76,7 @@ def answers(half: Half, explain: Callable[[bytes], Diagnosis]) -> list[Answer]:
 
 
 def _answer(name: str, label: ThreadLabel, told: Diagnosis) -> Answer:
-    root = _plain(label.root) in _plain(told.root)
+    root = _plain(label.root) in _plain(told.root) or _plain(text_of(label.root.encode())) in _plain(told.root)
     return Answer(name=name, label=label, told=told, worth=_worth(label, told, root=root), root=root)
 
 
@@ -94,5 +95,5 @@ def _worth(label: ThreadLabel, told: Diagnosis, *, root: bool) -> Worth:
 
 
 def _plain(text: str) -> str:
-    """Without what a cleaned line has lost: blanks, and prefixes of CI within it."""
+    """Without blanks, which a cleaned line has lost in part."""
     return re.sub(r"\s+", "", text)

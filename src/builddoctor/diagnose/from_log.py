@@ -82,6 +82,9 @@ OF_MEMORY: frozenset[Verdict] = frozenset(
 OF_WATCHERS: frozenset[Verdict] = frozenset((Verdict.OOMD, Verdict.SCHEDULER_KILL))
 """printed by the daemon or scheduler that killed"""
 
+SEGFAULT, CRASHED = "shell-segfault", "program-crashed"
+"""of a shell's line: a compiler's crash where something is built, else that of a program that ran"""
+
 OF_COMPANY: frozenset[Verdict] = frozenset((Verdict.PARALLEL, Verdict.TOO_BIG, Verdict.RUNAWAY))
 """the ladder knows what to do about them, in the words of the build; a text does not"""
 
@@ -118,6 +121,8 @@ MATTERS = re.compile(
 def judge_text(reading: Reading, facts: LogFacts) -> Diagnosis:
     """The verdict of a whole log."""
     cause = _cause(reading, facts)
+    if cause is not None and cause.entry == SEGFAULT and not builds(reading, facts):
+        cause = msgspec.structs.replace(cause, entry=CRASHED, verdict=Verdict.NOT_A_BUILD)
     told = _judge(reading, facts, cause)
     if told.verdict is Verdict.UNKNOWN and not told.cause and (guess := _guess(reading, facts)) is not None:
         told = _of_text(reading, facts, guess)
@@ -204,18 +209,39 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
     if cause is not None and cause.weight is Weight.SAYS:
         return cause
     for among in _by_step(reading, facts):
-        errors = (each for each in among if each.weight in (Weight.HINTS, Weight.GUESSES, Weight.SHOWS))
-        if (first := _innermost(errors)) is not None:
-            hinted = cause is not None and layer_of(cause.entry) <= layer_of(first.entry)
-            return cause if hinted else first
+        errors = [each for each in among if each.weight in (Weight.HINTS, Weight.GUESSES, Weight.SHOWS)]
+        if (first := _innermost([each for each in errors if each.entry != WRAPPER] or errors)) is not None:
+            if cause is not None and layer_of(cause.entry) <= layer_of(first.entry):
+                return cause
+            # A wrapper alone: what a tool said in words that nobody knows stands beside it.
+            said = _said_near(reading, first.line) if first.entry == WRAPPER else None
+            return said or _end_of_chain(first, among)
     driver = _innermost(each for each in reading.findings if each.weight is Weight.TRAILS)
-    return None if driver is None else _said_before(reading, driver.line) or driver
+    return None if driver is None else _said_near(reading, driver.line) or driver
+
+
+WRAPPER, CHAIN = "wrapper-said", "chain-said"
+CHAIN_LINES = 6
+"""from an error to the last of what it names as its causes"""
+
+
+def _end_of_chain(found: Finding, findings: Sequence[Finding]) -> Finding:
+    """The last of the causes that are named right below an error: each is nearer to what happened."""
+    below = [each for each in findings if each.entry == CHAIN and 0 < each.line - found.line <= CHAIN_LINES]
+    return below[-1] if below and found.weight is Weight.SHOWS else found
 
 
 NEAR = 20
 """lines that are not empty, before a build tool's own: where the reason stands, if it stands anywhere"""
 
-_FAILS = re.compile(r"(?i)(?:\b|_)(?:error|fatal|failed|failure|bailing out)\b")
+NINJA = "FAILED: "
+_SAYS_BELOW = re.compile(rf"{NINJA}|(?:error|Error|ERROR): ")
+_NINJAS_OWN = re.compile(rf"\[\d{{1,6}}/\d{{1,6}}\] |ninja: |{NINJA}|Traceback |^\[end of output\]")
+
+_FAILS = re.compile(
+    r"(?i)(?:\b|_)(?:error|fatal|failed|failure|bailing out|fehler|fehlgeschlagen|erreur|échec|échoué|erro|falló|falha"
+    r"|errore|ошибка|fout|błąd)\b|错误|失败|エラー|失敗|오류"
+)
 _KILLED = re.compile(r"(?:[Kk]illed|[Tt]erminated|[Aa]borting)\b")
 _LACKS = re.compile(
     r"(?i)\b(?:cannot|can't|could ?n[o']t|unable to|not found|no such|missing|denied|invalid|unsupported|not supported"
@@ -237,16 +263,24 @@ def _speaks_of_failure(text: str) -> bool:
     return bool(_FAILS.search(text) or _LACKS.search(text)) and not _NO_REASON.search(text)
 
 
-def _said_before(reading: Reading, line: int) -> Finding | None:
+def _said_near(reading: Reading, line: int) -> Finding | None:
     """Where no text of an error is known but a build tool's own, in that line: the first one just before it that speaks
-    of an error, else of something that is missing."""
+    of an error, else of something that is missing; ninja prints what a tool said after its own line and the command."""
     told = {each.line for each in reading.findings}
-    before = [each for each in _numbered(reading) if each[0] < line and each[0] not in told][-NEAR:]
+    lines = {**dict(_numbered(reading)), **{each.line: each.text for each in reading.near}}
+    others = [(number, lines[number]) for number in sorted(lines.keys() - told)]
+    before = [each for each in others if each[0] < line][-NEAR:]
+    after = [each for each in others if each[0] > line + 1][:NEAR] if _SAYS_BELOW.match(lines.get(line, "")) else []
     for words in (_FAILS, _LACKS, _KILLED):
-        for number, text in before:
+        for number, text in (*after, *before):
             if words.search(text) and not _NO_REASON.search(text):
                 return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=number, text=text)
-    return None
+    if not lines.get(line, "").startswith(NINJA):
+        return None
+    # In no known words: the last that the tool printed.
+    own = next((place for place, each in enumerate(after) if _NINJAS_OWN.match(each[1])), len(after))
+    said = [each for each in after[:own] if not _NO_REASON.search(each[1])]
+    return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=said[-1][0], text=said[-1][1]) if said else None
 
 
 def _any_wrong(reading: Reading) -> Finding:
@@ -254,8 +288,24 @@ def _any_wrong(reading: Reading) -> Finding:
     numbered = _numbered(reading)
     matter = [Quote(line=number, text=text) for number, text in numbered if MATTERS.search(text)]
     last = Quote(line=reading.lines, text="") if not numbered else Quote(line=numbered[-1][0], text=numbered[-1][1])
-    said = reading.wrong or next(iter(matter), last)
+    said = _exception(numbered) or reading.wrong or next(iter(matter), last)
     return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=said.line, text=said.text)
+
+
+_FRAME = re.compile(r'File ".{1,300}", line \d')
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:: \S|:?$)")
+LINES_OF_A_FRAME = 4
+
+
+def _exception(numbered: Sequence[tuple[int, str]]) -> Quote | None:
+    """What a traceback of Python ends with, whatever the exception is called: of the first one in these lines."""
+    for place, (_, text) in enumerate(numbered):
+        below = numbered[place + 1 : place + 1 + LINES_OF_A_FRAME]
+        if _FRAME.match(text) and not any(_FRAME.match(each) for _, each in below):
+            said = next((each for each in below if _EXCEPTION.match(each[1])), None)
+            if said is not None:
+                return Quote(line=said[0], text=said[1])
+    return None
 
 
 def _by_step(reading: Reading, facts: LogFacts) -> tuple[list[Finding], ...]:
@@ -396,7 +446,7 @@ def _of_nothing_known(reading: Reading, facts: LogFacts) -> Diagnosis:
             return grown
         why = "nothing in it says that anything failed" if reading.lines else "it is empty"
         return Diagnosis(verdict=None, confidence=Confidence.MEDIUM, died="", why=why)
-    root = root_line(reading, facts, None) or _said_before(reading, reading.lines + 1) or _any_wrong(reading)
+    root = root_line(reading, facts, None) or _said_near(reading, reading.lines + 1) or _any_wrong(reading)
     said = f"the build itself says: {root.text}"
     return Diagnosis(
         verdict=Verdict.UNKNOWN,

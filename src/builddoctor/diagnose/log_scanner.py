@@ -8,13 +8,13 @@ chunk. Does *not* cover: what follows from the findings (``diagnose.from_log``).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import msgspec
 
 from builddoctor.core.units import one_line
-from builddoctor.core.verdict import Finding
+from builddoctor.core.verdict import Finding, Weight
 from builddoctor.diagnose.catalogue import Entry
 from builddoctor.diagnose.log_lines import (
     BLOCK,
@@ -42,7 +42,14 @@ MESSAGE_LINES, MESSAGE_BYTES = 5, 2048
 """of a message that goes on below its first line (``Entry.goes_on``), as CMake's"""
 
 TAIL = 40
+NEAR_STEP = 20
+"""lines before the first that says that a step failed, and after it: what is said of it stands there"""
 LONGEST_SHOWN = 400
+
+BRANCH = "╰─▶ ".encode()
+"""before the last cause in a tree of them: what is in front of every line is taken off before patterns see it"""
+BRANCH_ENTRY = "chain-said"
+MOST_BRANCHES = 8
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +72,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """of those lines"""
     wrong: Quote | None = None
     """the first line that says of anything that it went wrong"""
+    near: tuple[Quote, ...] = ()
+    """lines that are not empty, around the first that a build tool says of a step that failed"""
 
     def count(self, entry: str) -> int:
         """Lines that an entry knows."""
@@ -82,7 +91,7 @@ class Scanner:
                 self._of_word.setdefault(trigger.encode(), []).append(place)
         self._step, self._failure, self._success = failed_step(), failure(), success()
         # The words of landmarks are searched by the same sieve.
-        self._sieve = Sieve([*self._of_word, *self._step.words, *self._failure.words, *self._success.words])
+        self._sieve = Sieve([*self._of_word, *self._step.words, *self._failure.words, *self._success.words, BRANCH])
         self._lines = Lines()
         self._count = 0
         self._before: list[bytes] = []
@@ -91,6 +100,9 @@ class Scanner:
         self._failed = 0
         self._wrong: Quote | None = None
         self._succeeded = 0
+        self._near: list[tuple[int, bytes]] = []
+        self._near_due: int | None = None
+        self._branches: list[Finding] = []
 
     def feed(self, data: bytes) -> list[Finding]:
         """The next bytes; gives back what is new of the lines that became whole with them."""
@@ -108,6 +120,10 @@ class Scanner:
         if words:
             found += self._entries(block, words)
             self._landmarks(block, words)
+        if self._near_due is None:
+            self._look_around(block, found)
+        elif self._near_due:
+            self._near_after(block, 0, self._count + 1)
         self._count += block.count(b"\n")
         recent = block.rsplit(b"\n", TAIL + 1)[-TAIL - 1 : -1]
         self._before = [*self._before, *recent][-TAIL:]
@@ -121,7 +137,10 @@ class Scanner:
         for each in self._open:
             each.known.took(each.finding())
         self._open = []
-        findings = sorted((finding for known in self._known for finding in known.kept), key=lambda each: each.line)
+        kept = [finding for known in self._known for finding in known.kept]
+        told = {finding.line for finding in kept}
+        branches = [finding for finding in self._branches if finding.line not in told]
+        findings = sorted([*kept, *branches], key=lambda each: each.line)
         last_bad = max([self._failed, *(finding.line for finding in findings)])
         last = enumerate(reversed(self._before))
         tail = [(self._count - behind, text) for behind, line in last if (text := clean(line))]
@@ -137,6 +156,7 @@ class Scanner:
             tail=tuple(text[:LONGEST_SHOWN] for _, text in reversed(tail)),
             tail_numbers=tuple(number for number, _ in reversed(tail)),
             wrong=self._wrong,
+            near=tuple(Quote(line=line, text=text[:LONGEST_SHOWN]) for line, raw in self._near if (text := clean(raw))),
         )
 
     def _entries(self, block: bytes, words: set[bytes]) -> list[Finding]:
@@ -163,6 +183,26 @@ class Scanner:
                         self._forget(place)
                     break
         return found
+
+    def _look_around(self, block: bytes, found: Sequence[Finding]) -> None:
+        """The lines around the first that says that a step failed, where this block has it."""
+        trails = (finding.line for finding in found if finding.weight is Weight.TRAILS)
+        step = min([*trails, *([] if self._failing is None else [self._failing])], default=None)
+        if step is None:
+            return
+        start = 0
+        for _ in range(step - self._count - 1):
+            start = block.index(b"\n", start) + 1
+        before = [*self._before, *block[:start].rsplit(b"\n", NEAR_STEP + 1)[-NEAR_STEP - 1 : -1]][-NEAR_STEP:]
+        self._near = [(step - behind, line) for behind, line in enumerate(reversed(before), 1)][::-1]
+        self._near_due = NEAR_STEP + 1
+        self._near_after(block, start, step)
+
+    def _near_after(self, block: bytes, start: int, line: int) -> None:
+        due = self._near_due or 0
+        lines = block[start:].split(b"\n", due)[: min(due, block.count(b"\n", start))]
+        self._near += [(line + behind, text) for behind, text in enumerate(lines)]
+        self._near_due = due - len(lines)
 
     def _continued(self, below: bytes, of: Sequence[_Open] | None = None) -> list[Finding]:
         """Messages that go on in these lines; gives back those that are whole now."""
@@ -197,6 +237,8 @@ class Scanner:
 
         if self._failing is None and (start := self._step.first(block, words)) is not None:
             self._failing = line(start)
+        if BRANCH in words:
+            self._last_causes(block, line)
         if (start := self._failure.last(block, words)) is not None:
             if self._wrong is None and (first := self._failure.first(block, words)) is not None:
                 text = clean(block[first : block.index(b"\n", first)])[:LONGEST_SHOWN]
@@ -204,6 +246,25 @@ class Scanner:
             self._failed = line(start)
         if (start := self._success.last(block, words)) is not None:
             self._succeeded = line(start)
+
+    def _last_causes(self, block: bytes, number: Callable[[int], int]) -> None:
+        for start in starts_of_lines(block, BRANCH):
+            if len(self._branches) == MOST_BRANCHES:
+                return
+            text = text_of(block[start : block.index(b"\n", start)])
+            if block[start:].lstrip(b" \t|").startswith(BRANCH) and not _NO_CAUSE.search(text):
+                self._branches.append(
+                    Finding(
+                        entry=BRANCH_ENTRY,
+                        verdict=None,
+                        weight=Weight.SHOWS,
+                        line=number(start),
+                        text=_shortened(mask_line(one_line(text))),
+                    )
+                )
+
+
+_NO_CAUSE = re.compile(r"^(?:Call to `.{1,200}` failed|.{0,200}\bexit (?:code|status)\b|See above)")
 
 
 class _Known:
@@ -232,6 +293,11 @@ class _Known:
         return [finding]
 
 
+END_OF_OUTPUT = "[end of output]"
+"""pip's own, right below what a build said"""
+_RULER = re.compile(r"[=*#-]{8,}\Z")
+
+
 class _Open:
     """A finding whose message goes on under its line, up to an empty one."""
 
@@ -255,8 +321,9 @@ class _Open:
         return _finding(self.known.entry, self._match, self._line, f"{self._text} {message}".rstrip(), matches)
 
     def _lines(self) -> tuple[list[str], list[str]]:
-        """Those of the message, and what is behind the empty one that ends it."""
-        texts = [text_of(line) for line in self.below.split(b"\n")[:MESSAGE_LINES]]
+        """Those of the message, and what is behind the empty one that ends it; rulers are none."""
+        lines = [text_of(line) for line in self.below.split(b"\n")[:MESSAGE_LINES]]
+        texts = ["" if text == END_OF_OUTPUT else text for text in lines if not _RULER.match(text)]
         first = next((place for place, text in enumerate(texts) if text), len(texts))
         last = next((place for place, text in enumerate(texts) if not text and place > first), len(texts))
         return texts[first:last], texts[last + 1 :]

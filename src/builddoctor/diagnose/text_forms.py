@@ -32,7 +32,8 @@ _ERROR = (
 )
 _MISSING = (
     r"(?:[Ee]rror|[Ff]ehler|错误|錯誤|erreur fatale|erreur|irreversibile|errore|error fatal|erro fatal|ошибка"
-    r"|エラー|오류|fout|błąd|hata)(?: C1083: .{1,60}?)?(?: ?[:\uff1a]) ?(?:include file )?['\"\u2018«“]?"
+    r"|エラー|오류|fout|błąd|hata)(?: C1083: .{1,60}?)?(?: ?[:\uff1a]|(?<=fatal error)) ?"
+    r"(?:include file )?['\"\u2018«“]?"
 )
 _NOT_THERE = (
     "No such file or directory",

@@ -29,6 +29,7 @@ SMALL = Entry(
 )
 
 BEFORE = {
+    "no-gpu-while-built": 'File "/x/torch/utils/cpp_extension.py", line 1325, in _get_cuda_arch_flags\n',
     "torch-not-in-build": '  File "/tmp/pip-build-env-1/overlay/lib/setuptools/build_meta.py", line 317\n',
     "torch-not-in-uvs-build": '  File "/home/u/.cache/uv/builds-v0/.tmp1/lib/setuptools/build_meta.py", line 331\n',
     "setup-raised": '  File "setup.py", line 16, in parse_keyword\n',

@@ -417,3 +417,117 @@ def test_the_inner_error_of_cmakes_compiler_test_is_the_cause() -> None:
 def test_a_library_that_code_names_is_the_first_advice() -> None:
     verdict = told("/src/x.cpp:3:12: error: 'SetTotalBytesLimit' is not a member of 'fmt::basic_memory_buffer'")
     assert verdict.fixes[0].text.startswith("take the version of")
+
+
+# -- the root line: never what only hands on ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "root"),
+    [
+        pytest.param(
+            [
+                "  RuntimeError",
+                "",
+                "  the frobnicator of torch (2.5.1) is closed",
+                "",
+                "  at ~/x/chooser.py:74 in choose",
+            ],
+            "line 1: RuntimeError the frobnicator of torch (2.5.1) is closed",
+            id="poetry prints the class above its message",
+        ),
+        pytest.param(
+            [
+                "Traceback (most recent call last):",
+                '  File "setup.py", line 269, in main',
+                "    package = best()",
+                "__main__.DetectionFailed:",
+                "============================================================",
+                "No frobnicator was seen.",
+                "============================================================",
+                "[end of output]",
+            ],
+            "line 4: __main__.DetectionFailed: No frobnicator was seen.",
+            id="a message between rulers",
+        ),
+        pytest.param(
+            [
+                "Traceback (most recent call last):",
+                '  File "x.py", line 3, in <module>',
+                "    main()",
+                "foo.Oops: it is shut",
+            ],
+            "line 4: foo.Oops: it is shut",
+            id="an exception that is not called one",
+        ),
+        pytest.param(
+            [
+                "  Error:   \N{MULTIPLICATION SIGN} Cannot install environment 'default'",
+                "    ├─▶ the frobnicator was asked",
+                "    ╰─▶ it is closed on this machine",
+            ],
+            "line 3: it is closed on this machine",
+            id="the last cause of a tree",
+        ),
+        pytest.param(
+            ["error: Cannot frobnicate `x`", "  Caused by: it was asked", "  Caused by: it is closed"],
+            "line 3: Caused by: it is closed",
+            id="the last of several causes",
+        ),
+        pytest.param(
+            [
+                "error: builder for '/nix/store/0a-x.drv' failed with exit code 1;",
+                "       last 2 log lines:",
+                "       > unpacking sources",
+                "       > frobnicator: cannot be opened",
+                "       For full logs, run:",
+            ],
+            "line 4: frobnicator: cannot be opened",
+            id="nix",
+        ),
+        pytest.param(
+            [
+                "| Error: Return value 4",
+                "| cat: /build/out/x.bct: No such file or directory",
+                "| ERROR: Function failed: do_compile (log file is located at /build/log.do_compile.17)",
+            ],
+            "line 2: cat: /build/out/x.bct: No such file or directory",
+            id="bitbake",
+        ),
+        pytest.param(
+            [
+                "┌ Error: Error building `Frobnicator`: ",
+                "│ WARNING: it is deprecated",
+                "│ ERROR: LoadError: UndefVarError: @debug not defined",
+            ],
+            "line 3: ERROR: LoadError: UndefVarError: @debug not defined",
+            id="Julia",
+        ),
+        pytest.param(
+            [
+                "FAILED: csrc/a.o",
+                "/usr/bin/nvcc -Wno-error=foo -c csrc/a.cu",
+                "frobnicator: it does not go on",
+                STOPPED,
+            ],
+            "line 3: frobnicator: it does not go on",
+            id="ninja, and words that nobody knows",
+        ),
+    ],
+)
+def test_the_root_line_is_what_the_innermost_layer_said(lines: list[str], root: str) -> None:
+    """Not the wrapper above it, and not the class of an exception without its message."""
+    assert told(*lines).root == root
+
+
+def test_what_was_said_far_above_the_end_is_still_found() -> None:
+    """A hundred lines of traceback after the step that failed hide nothing."""
+    frames = [f'  File "/x/setuptools/dist.py", line {number}, in run_command' for number in range(100)]
+    lines = ["FAILED: csrc/a.o", "/usr/bin/nvcc -c csrc/a.cu", "frobnicator: cannot be opened", STOPPED, *frames]
+    assert told(*lines).root == "line 3: frobnicator: cannot be opened"
+
+
+def test_a_crash_where_nothing_is_built_is_no_compilers() -> None:
+    """The same line below a compiler's command speaks of the compiler."""
+    assert told("import 'gi' # <loader>", "Segmentation fault (core dumped)").verdict == Verdict.NOT_A_BUILD
+    assert told("nvcc -c x.cu -o x.o", "Segmentation fault (core dumped)").verdict == Verdict.TOOLCHAIN
