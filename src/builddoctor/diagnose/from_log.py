@@ -245,7 +245,8 @@ _FAILS = re.compile(
 _KILLED = re.compile(r"(?:[Kk]illed|[Tt]erminated|[Aa]borting)\b")
 _LACKS = re.compile(
     r"(?i)\b(?:cannot|can't|could ?n[o']t|unable to|not found|no such|missing|denied|invalid|unsupported|not supported"
-    r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too old|too new|does not exist)\b"
+    r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too old|too new|does not exist"
+    r"|(?:is|was) not (?:set|defined|installed|available))\b"
 )
 _NO_REASON = re.compile(
     r"(?i)\bwarning\b|\bnote: |^-- |^checking |\b(?:no|0) (?:errors?|failures?|failed|tests? failed)\b|\bError \d+$"
