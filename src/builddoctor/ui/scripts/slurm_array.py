@@ -145,10 +145,16 @@ _UNTIL = """\
 UNTIL=$((${SLURM_JOB_END_TIME:-$((began + @LIMIT@))} - $(date +%s) - 2 * @GRACE@))
 [ "$UNTIL" -gt 0 ] || UNTIL=1
 TRACE=$at/trace-$attempt.jsonl
-export UNTIL TRACE
+case ${STORE:-} in "" | /* | *://*) ;; *) STORE=$(pwd -P)/$STORE ;; esac
+export UNTIL TRACE STORE
 """
 
-_GATED_WORDS = '--until "${UNTIL}s" --trace "$TRACE"'
+_STORE = (
+    "STORE=FOLDER|tls://HOST keeps what each compiler wrote, for all builds: one that is stopped half-way through",
+    "a source goes on from there. It needs builddoctor[store].",
+)
+
+_GATED_WORDS = '--until "${UNTIL}s" --trace "$TRACE" ${STORE:+--store "$STORE"}'
 
 
 class ArrayCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,6 +211,7 @@ def render_slurm_array(cells: Sequence[ArrayCell], *, time_limit_s: float = 0.0)
                 "--mem is the most that one of them needs.",
                 f"--time: {minutes} minutes; a build is stopped {grace_s} seconds before they end.",
                 f"It goes on in another attempt, {attempts} at most (ATTEMPTS=N).",
+                *(_STORE if one.how.with_builddoctor else ()),
             ]
         ),
         "",
