@@ -531,3 +531,17 @@ def test_a_crash_where_nothing_is_built_is_no_compilers() -> None:
     """The same line below a compiler's command speaks of the compiler."""
     assert told("import 'gi' # <loader>", "Segmentation fault (core dumped)").verdict == Verdict.NOT_A_BUILD
     assert told("nvcc -c x.cu -o x.o", "Segmentation fault (core dumped)").verdict == Verdict.TOOLCHAIN
+
+
+RETRYING = (
+    "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken "
+    "by 'NewConnectionError('<x>: Failed to establish a new connection: {why}')': /simple/setuptools/"
+)
+NO_SETUPTOOLS = "ERROR: No matching distribution found for setuptools>=61"
+
+
+@pytest.mark.parametrize("why", ["[Errno -3] Temporary failure in name resolution", "[Errno 111] Connection refused"])
+def test_an_index_that_is_not_reached_is_the_networks(why: str) -> None:
+    """What pip tried before it says that there is no such package outweighs that; without it, the index has none."""
+    assert told(RETRYING.format(why=why), NO_SETUPTOOLS).verdict == Verdict.NETWORK
+    assert told(NO_SETUPTOOLS).verdict == Verdict.PYTHON_ENV
