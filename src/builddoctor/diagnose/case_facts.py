@@ -94,7 +94,13 @@ _SAYS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[str]], ...] = tuple(
 )
 
 _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
-    ("macos", (b"-macosx-", b"/Library/Developer/", b"/opt/homebrew/", b"macosx_", b"apple-darwin", b"/Users/")),
+    (
+        "macos",
+        (
+            *(b"-macosx-", b"/Library/Developer/", b"/opt/homebrew/", b"macosx_", b"apple-darwin", b"/Users/"),
+            *(b"MacOSX.platform", b"MacOSX.sdk", b"xcrun: ", b"-darwin.so", b"mach-o"),
+        ),
+    ),
     (
         "windows",
         (b":\\Program Files", b":\\Users\\", b"win-amd64", b"win_amd64", b"\\Microsoft Visual Studio\\", b":\\"),

@@ -27,6 +27,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
     return {
         **said,
         "library_in_code": named_in_code(*(said.get(each, "") for each in ("symbol", "what", "file"))),
+        "stem": re.split(r"[/.]", said.get("file", ""), maxsplit=1)[0],
         "where": f"{said['file']}:{said['line']}: " if "file" in said and "line" in said else "",
         "nvcc": nvcc,
         "nvcc_or_another": nvcc or "another version",

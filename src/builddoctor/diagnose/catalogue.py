@@ -58,6 +58,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """its message is in the lines below, up to an empty one"""
     after: str = ""
     """a second pattern, that one of the few lines before must have"""
+    below: str = ""
+    """a second pattern, that one of the few lines after must have: what a compiler quotes of the source"""
     versions: str
     """of what it is a text"""
     cause: str
@@ -196,10 +198,10 @@ def check(entry: Entry) -> None:
     if not entry.triggers or not all(len(trigger.encode()) >= SHORTEST_TRIGGER for trigger in entry.triggers):
         refuse(f"a trigger is {SHORTEST_TRIGGER} bytes or more")
     try:
-        pattern, after = re.compile(entry.pattern), re.compile(entry.after)
+        pattern, *near = map(re.compile, (entry.pattern, entry.after, entry.below))
     except re.error as error:
         raise ValueError(f"{entry.group}: {entry.name}: no pattern: {error}") from error
-    if (pattern.flags | after.flags) & re.IGNORECASE:
+    if any(each.flags & re.IGNORECASE for each in (pattern, *near)):
         refuse("case is told apart: triggers are searched as they stand")
     for line in (entry.example, *entry.also):
         text = text_of(line.encode())

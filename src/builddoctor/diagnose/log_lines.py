@@ -203,6 +203,8 @@ _PREFIXES = (
     # journalctl and syslog: time, host, program
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,8}\])?: ",
     r"(?:[\w.-]{1,64} )?(?:kernel|earlyoom\[\d{1,8}\]|systemd-oomd\[\d{1,8}\]|systemd\[\d{1,8}\]): ",
+    # what starts nvcc and hands on its words: MSBuild, xmake, Python's loggers
+    r"(?:[\w.@/\\-]{1,120}(?::\d{1,6})? ?: ?){1,3}(?=(?:nvcc|ptxas|nvlink|cicc)(?:\.exe)? (?:fatal|error) )",
     # a banner of CMake's message(), around what a test program's compiler said
     r"(?:-- )?\*{3} {1,12}(?=\w)",
     # npm and node-gyp, of what they start

@@ -37,9 +37,14 @@ MOST_COUNTED = 1000
 
 LINES_BEFORE = 6
 """lines in which what must stand before (``Entry.after``) is looked for"""
+LINES_BELOW, LONGEST_BELOW = 3, 4096
+"""lines, and bytes, in which what must stand after (``Entry.below``) is looked for, in the same block"""
 
 MESSAGE_LINES, MESSAGE_BYTES = 5, 2048
 """of a message that goes on below its first line (``Entry.goes_on``), as CMake's"""
+
+QUOTED_CODE = "raise "
+"""a line of source in a traceback: what it says stands below once more, as the exception's own"""
 
 TAIL = 40
 NEAR_STEP = 20
@@ -169,10 +174,14 @@ class Scanner:
         for start in sorted(places):
             line, counted = line + block.count(b"\n", counted, start), start
             text = text_of(block[start : block.index(b"\n", start)])
+            if text.startswith(QUOTED_CODE):
+                continue
             for place in sorted(places[start]):
                 known = self._known[place]
                 if known.count < MOST_COUNTED and (match := known.pattern.search(text)):
                     if known.after and not self._preceded(known.after, block, start):
+                        continue
+                    if known.below and not self._followed(known.below, block, start):
                         continue
                     if known.entry.goes_on:
                         self._open.append(_Open(known, match, line, text))
@@ -219,6 +228,11 @@ class Scanner:
         near = block[:start].rsplit(b"\n", LINES_BEFORE + 1)[-LINES_BEFORE - 1 : -1]
         lines = [*self._before, *near][-LINES_BEFORE:]
         return any(after.search(text_of(line)) for line in lines)
+
+    def _followed(self, below: re.Pattern[str], block: bytes, start: int) -> bool:
+        """One of the lines after has what must stand there."""
+        near = block[start : start + LONGEST_BELOW].split(b"\n", LINES_BELOW + 1)[1 : LINES_BELOW + 1]
+        return any(below.search(text_of(line)) for line in near)
 
     def _forget(self, place: int) -> None:
         """No longer look for what was found often enough."""
@@ -283,6 +297,10 @@ class _Known:
     @cached_property
     def after(self) -> re.Pattern[str] | None:
         return re.compile(self.entry.after) if self.entry.after else None
+
+    @cached_property
+    def below(self) -> re.Pattern[str] | None:
+        return re.compile(self.entry.below) if self.entry.below else None
 
     def took(self, finding: Finding) -> list[Finding]:
         self.count += 1

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from builddoctor.core.verdict import Fix, Verdict, Weight
-from builddoctor.diagnose.catalogue import Entry, check, load_catalogue, load_groups
+from builddoctor.diagnose.catalogue import Entry, Layer, check, load_catalogue, load_groups
 from builddoctor.diagnose.log_scanner import Scanner
 from support.patterns import needs_one_of, runs_away
 
@@ -32,9 +32,12 @@ BEFORE = {
     "no-gpu-while-built": 'File "/x/torch/utils/cpp_extension.py", line 1325, in _get_cuda_arch_flags\n',
     "torch-not-in-build": '  File "/tmp/pip-build-env-1/overlay/lib/setuptools/build_meta.py", line 317\n',
     "torch-not-in-uvs-build": '  File "/home/u/.cache/uv/builds-v0/.tmp1/lib/setuptools/build_meta.py", line 331\n',
+    "cmake-message-not-found": "CMake Error at CMakeLists.txt:12 (message):\n",
     "setup-raised": '  File "setup.py", line 16, in parse_keyword\n',
 }
 """lines that must stand before others, where it is not a command of nvcc's"""
+BELOW = {"library-header-missing": "\n    3 | #include <foo/bar.h>"}
+"""lines that must stand after others"""
 
 LINES = [(entry.name, line) for entry in CATALOGUE for line in (entry.example, *entry.also)]
 
@@ -61,7 +64,8 @@ def test_there_are_as_many_texts_as_promised_and_each_group_has_some() -> None:
 def test_every_example_is_found_by_its_own_entry_and_no_other(name: str, line: str) -> None:
     """Two entries for one line would be two causes for one failure."""
     before = BEFORE.get(name, "nvcc -c x.cu\n") if named(name).after else ""
-    assert found_in(before + line) == [name]
+    found = found_in(before + line + BELOW.get(name, ""))
+    assert [each for each in found if each == name or named(each).layer is not Layer.SCRIPT or not before] == [name]
 
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
@@ -81,6 +85,7 @@ def test_no_pattern_can_run_away(entry: Entry) -> None:
     """No repeat without a bound inside another or beside one that takes the same characters."""
     assert runs_away(entry.pattern) is None
     assert runs_away(entry.after) is None
+    assert runs_away(entry.below) is None
 
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)

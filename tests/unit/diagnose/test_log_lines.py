@@ -61,6 +61,8 @@ def test_what_others_put_around_a_line_is_taken_away(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
+        ("error: nvcc fatal   : Unsupported gpu", "nvcc fatal   : Unsupported gpu"),
+        ("CUDACOMPILE : nvcc error : 'cicc' died", "nvcc error : 'cicc' died"),
         ("[12345.678901] cicc invoked oom-killer: gfp_mask=0x1", "cicc invoked oom-killer: gfp_mask=0x1"),
         ("<6>[    1.000001] cicc invoked oom-killer: x", "cicc invoked oom-killer: x"),
         ("Jan 02 03:04:05 host kernel: [ 12.345678] Out of memory: x", "Out of memory: x"),

@@ -45,6 +45,27 @@ def test_findings_are_given_back_as_soon_as_their_line_is_whole() -> None:
     assert scanner.finish().findings == (found,)
 
 
+@pytest.mark.parametrize(
+    ("quoted", "entry"), [("<frob/a.h>", "library-header-missing"), ('"frob/a.h"', "header-missing")]
+)
+def test_what_a_compiler_quotes_tells_a_librarys_header_from_the_projects_own(quoted: str, entry: str) -> None:
+    """Angle brackets: of a library, whose package is missing; quotes: of the source, that is not whole."""
+    reading = read(
+        f"x.cpp:3:10: fatal error: frob/a.h: No such file or directory\n    3 | #include {quoted}\n      |   ^~~\n"
+    )
+    assert names(reading)[0] == entry
+
+
+def test_a_line_of_source_that_raises_is_not_what_was_raised() -> None:
+    """A traceback quotes it before the exception itself, whose line is the one to show."""
+    reading = read(
+        '  File "setup.py", line 49, in get_extensions\n'
+        "    raise NotImplementedError('CUDA_HOME is None. Please set environment variable CUDA_HOME.')\n"
+        "NotImplementedError: CUDA_HOME is None. Please set environment variable CUDA_HOME.\n"
+    )
+    assert [(each.entry, each.line) for each in reading.findings] == [("cuda-home-not-set", 3)]
+
+
 def test_of_many_lines_the_first_few_and_the_last_are_kept_and_all_are_counted() -> None:
     """The first failure is the cause, the last one may be of another try."""
     reading = read(f"{KILLED}\n" * 12)
