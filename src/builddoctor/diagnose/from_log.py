@@ -29,6 +29,7 @@ from builddoctor.diagnose.log_lines import Blocks, Quote
 from builddoctor.diagnose.log_scanner import Reading, Scanner, failure
 from builddoctor.diagnose.remedies import ladder, values
 from builddoctor.diagnose.remedy_facts import RemedyFacts
+from builddoctor.diagnose.system_packages import named_in_code
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,8 +174,29 @@ def _cause(reading: Reading, facts: LogFacts) -> Finding | None:
         for weight in (Weight.SAYS, Weight.HINTS):
             found = _innermost(each for each in among if each.weight == weight)
             if found is not None:
-                return _of_the_kill(_sender(found, reading.findings), among)
+                return _of_the_kill(_sender(_named(found, among), reading.findings), among)
     return None
+
+
+ANY_ERROR = "compile-error"
+"""what a compiler says of the source where nothing more is known of it"""
+NAMES_MORE = frozenset(
+    (
+        *("torch-api-differs", "torch-type-in-dispatch", "thrust-differs", "tensorrt-differs", "python-api-differs"),
+        *("cuda-api-removed", "cuda-thread-api-removed", "cuda-api-newer", "numpy-api-differs", "half-operators-off"),
+    )
+)
+ERRORS_NEAR = 12
+"""lines after such an error in which the next ones of the same file mostly stand"""
+
+
+def _named(found: Finding, among: Sequence[Finding]) -> Finding:
+    """Of errors of a compiler of which the first tells nothing: one just after it that names the library, or what else
+    does not fit, for the first follows from that as well."""
+    if found.entry != ANY_ERROR or named_in_code(dict(found.captured).get("what", "")):
+        return found
+    near = (each for each in among if found.line < each.line <= found.line + ERRORS_NEAR)
+    return min((each for each in near if each.entry in NAMES_MORE), key=lambda each: each.line, default=found)
 
 
 def _of_the_kill(found: Finding, findings: Sequence[Finding]) -> Finding:

@@ -414,6 +414,14 @@ def test_the_inner_error_of_cmakes_compiler_test_is_the_cause() -> None:
     assert "compute_120" in verdict.root
 
 
+def test_an_error_that_names_its_library_counts_before_the_first_that_names_none() -> None:
+    """Both follow from the same: headers of another version."""
+    first = 'plug/split.hpp(50): error: member function declared with "override" does not override a member'
+    named = 'plug/split.hpp(71): error: namespace "nvinfer1" has no member "IPluginV2"'
+    assert told(first, "", named).cause == "tensorrt-differs"
+    assert told(first, *[""] * 20, named).cause == "compile-error"
+
+
 def test_a_library_that_code_names_is_the_first_advice() -> None:
     verdict = told("/src/x.cpp:3:12: error: 'SetTotalBytesLimit' is not a member of 'fmt::basic_memory_buffer'")
     assert verdict.fixes[0].text.startswith("take the version of")
