@@ -30,6 +30,7 @@ SMALL = Entry(
 
 BEFORE = {
     "no-gpu-while-built": 'File "/x/torch/utils/cpp_extension.py", line 1325, in _get_cuda_arch_flags\n',
+    "cmake-package-not-whole": "CMake Error at /home/x/pytorch/build/Caffe2Config.cmake:14 (include):\n",
     "torch-not-in-build": '  File "/tmp/pip-build-env-1/overlay/lib/setuptools/build_meta.py", line 317\n',
     "torch-not-in-uvs-build": '  File "/home/u/.cache/uv/builds-v0/.tmp1/lib/setuptools/build_meta.py", line 331\n',
     "cmake-message-not-found": "CMake Error at CMakeLists.txt:12 (message):\n",
