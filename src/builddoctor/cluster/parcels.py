@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import zstandard
@@ -53,6 +53,15 @@ def program_digest(path: str) -> str:
         while chunk := file.read(2**20):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def digests_of(paths: Iterable[str]) -> dict[str, str]:
+    """Paths by the digests of their programs, of those that can be read: a package may be removed meanwhile."""
+    found = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found[program_digest(path)] = path
+    return found
 
 
 class ProgramDigests:

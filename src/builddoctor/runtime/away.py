@@ -18,7 +18,7 @@ import msgspec
 
 from builddoctor.cluster.client import Cluster, NodeGoneError, SeenNode, Ticket
 from builddoctor.cluster.node import killed_for_memory
-from builddoctor.cluster.parcels import ProgramDigests, pack, program_digest, unpack
+from builddoctor.cluster.parcels import ProgramDigests, digests_of, pack, unpack
 from builddoctor.core.errors import ClusterError
 from builddoctor.core.events import NodeLost, NodeSeen
 from builddoctor.core.phase import Outcome
@@ -46,7 +46,7 @@ def join(
     """The cluster there, and who is in it. ``news``: sentences on nodes that never came. Raises ClusterError."""
     inner = (program for compiler in compilers for program in compiler.programs)
     named = (*toolkit.tools, ("cicc", toolkit.cicc), *inner)
-    programs = frozenset(program_digest(path) for name, path in named if name in TRAVELLERS)
+    programs = frozenset(digests_of(path for name, path in named if name in TRAVELLERS))
     return Cluster(address, Path(keys), programs=programs, news=news)
 
 

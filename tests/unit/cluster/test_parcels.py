@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from builddoctor.cluster.parcels import content_of, pack, pack_file, program_digest, unpack
+from builddoctor.cluster.parcels import content_of, digests_of, pack, pack_file, program_digest, unpack
 from builddoctor.core.cluster import Answer
 from builddoctor.core.errors import ClusterError
 from builddoctor.toolchain.travelling import FileOfPhase, Travelling
@@ -45,6 +45,11 @@ def test_there_and_back(here: Path) -> None:
     assert (here / "out" / "a.cubin").read_bytes() == b"\x7fELF"
     assert (here / "out" / "a.c").read_text() == '"out/a.c"'
     assert sorted(os.listdir(here / "out")) == ["a.c", "a.cubin"]
+
+
+def test_a_program_that_was_removed_has_no_digest(here: Path) -> None:
+    paths = [str(here / "gone"), str(here / "a.ptx")]
+    assert digests_of(paths) == {program_digest(paths[1]): paths[1]}
 
 
 @pytest.mark.parametrize(
