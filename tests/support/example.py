@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from support.capabilities import find_nvcc
@@ -21,12 +22,12 @@ class Example:
         self.env = clean_environment()
         shutil.copytree(EXAMPLE, self.source, ignore=shutil.ignore_patterns("build", "dist", "*.egg-info"))
 
-    def configure_plainly(self, *extra: str) -> None:
-        """CMake as a user calls it, with nvcc by its own absolute path."""
+    def configure_plainly(self, *extra: str, prefix: Sequence[str] = ()) -> None:
+        """CMake as a user calls it, with nvcc by its own absolute path; ``prefix``: what starts it."""
         shutil.rmtree(self.build, ignore_errors=True)
         subprocess.run(
             [
-                *("cmake", "-S", str(self.source), "-B", str(self.build), "-G", "Ninja"),
+                *(*prefix, "cmake", "-S", str(self.source), "-B", str(self.build), "-G", "Ninja"),
                 *("-DCMAKE_CUDA_ARCHITECTURES=90", f"-DCMAKE_CUDA_COMPILER={find_nvcc()}", *extra),
             ],
             env=self.env,
