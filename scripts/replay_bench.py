@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "scripts")]
+
+from cluster_bench import bound_with_ways_s  # noqa: E402
 
 from builddoctor.core.events import BuildEvent, GiveUp, Kill, KillReason, PhaseAsked, PhaseEnded, PhaseStarted  # noqa: E402
-from builddoctor.core.phase import PhaseKind  # noqa: E402
+from builddoctor.core.phase import Outcome, PhaseKind  # noqa: E402
 from builddoctor.simulate.result import Host, Rules  # noqa: E402
 from builddoctor.simulate.shipped import as_shipped, shipped_jobs  # noqa: E402
 from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload, lower_bound_s  # noqa: E402
@@ -62,16 +64,52 @@ def described(workload: Workload, *, cores: int, limit_mib: float, growth: Growt
     )
 
 
+def described_with_nodes(workload: Workload, *, cores: int, nodes: int) -> str:
+    """The workload, and what is not to be beaten."""
+    chain_s = max(unit.wall_s for unit in workload.units)
+    bound_s = max(chain_s, bound_with_ways_s(workload, cores, nodes))
+    return (
+        f"{workload.name}, {1 + nodes} machines of {cores} cores: {workload.work_s:.0f} s of work, the longest unit "
+        f"{chain_s:.0f} s; no order is faster than {bound_s:.0f} s."
+    )
+
+
+def sent(done: Replayed, replays: Replays) -> str:
+    """What went to nodes."""
+    ends = [each for each in replays.program.records() if isinstance(each, PhaseEnded) and each.node]
+    back = [each for each in ends if each.outcome is Outcome.OK]
+    ways_s = [each.transfer_s for each in back]
+    return (
+        f"on nodes: {len(back)} phases, {sum(each.wall_s for each in back):.0f} s of work, "
+        f"{sum(each.sent_mib for each in ends):.0f} MiB sent; on the way, or waiting there, {sum(ways_s):.0f} s, "
+        f"median {statistics.median(ways_s or [0.0]) * replays.scale.time:.2f} s a phase as it really is; lost "
+        f"{len(ends) - len(back)}; kernel kills there {done.node_kernel_kills}"
+    )
+
+
 def builds(
-    folder: Path, workload: Workload, scale: Scale, *, cores: int, limit_mib: float, growth: Growth, times: int
+    folder: Path,
+    workload: Workload,
+    scale: Scale,
+    *,
+    cores: int,
+    limit_mib: float,
+    growth: Growth,
+    times: int,
+    nodes: int = 0,
 ) -> Iterator[tuple[int, Replayed, Replays]]:
-    """Replayed builds with one history."""
+    """Replayed builds with one history; ``nodes``: other machines of the same size."""
     free_mib = HostSensor(SystemRoot()).facts().available_mib
-    if limit_mib * scale.memory > free_mib - 1024:
-        raise SystemExit(f"{limit_mib * scale.memory:.0f} MiB are needed and {free_mib:.0f} are free: a smaller scale?")
+    wanted_mib = (1 + nodes) * limit_mib * scale.memory
+    if wanted_mib > free_mib - 1024:
+        raise SystemExit(f"{wanted_mib:.0f} MiB are needed and {free_mib:.0f} are free: a smaller scale?")
     replays = Replays(folder, scale)
     for number in range(times):
-        yield number, replays.run(workload, cores=cores, limit_mib=limit_mib, growth=growth), replays
+        yield (
+            number,
+            replays.run(workload, cores=cores, limit_mib=limit_mib, growth=growth, nodes_mib=[limit_mib] * nodes),
+            replays,
+        )
 
 
 def row(name: str, done: Replayed, scale: Scale) -> str:

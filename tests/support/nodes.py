@@ -33,9 +33,9 @@ class Meeting:
         self.keys = keys
         self._running: list[subprocess.Popen[bytes]] = []
         listen = f"{'tls' if keys is not None else 'tcp'}://{host}:0"
-        self.server = self._start(
-            "serve", Program(folder), ["cluster", "serve", "--listen", listen, *self.options, *serve], prefix=prefix
-        )
+        server = Program(folder)
+        words = server.argv("cluster", "serve", "--listen", listen, *self.options, *serve)
+        self.server = self.start("serve", server, words, prefix=prefix)
         line = self.await_line("serve", "serves at ")
         self.address = line.partition("serves at ")[2].partition(";")[0]
 
@@ -52,7 +52,7 @@ class Meeting:
         program = Program(self.folder / name)
         program.folder.mkdir(exist_ok=True)
         words = ["worker", self.address, *self.options, "--trace", str(program.trace_file), *options]
-        process = self._start(name, program, words, prefix=prefix)
+        process = self.start(name, program, program.argv(*words), prefix=prefix)
         self.await_line(name, "serves ")
         return process
 
@@ -78,12 +78,13 @@ class Meeting:
         for process in self._running:
             process.wait(PATIENCE_S)
 
-    def _start(
-        self, name: str, program: Program, words: Sequence[str], *, prefix: Sequence[str] = ()
+    def start(
+        self, name: str, program: Program, argv: Sequence[str], *, prefix: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
+        """Anything that is to end with us; what it prints is ``log(name)``."""
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
-                [*prefix, *program.argv(*words)],
+                [*prefix, *argv],
                 cwd=self.folder,
                 env=program.env,
                 stdin=subprocess.DEVNULL,

@@ -59,6 +59,8 @@ def replayed(
         for place, phase in enumerate(unit.phases):
             name = f"p{number}.{place}{SUFFIX.get(phase.kind, '.ii')}"
             text = instructions(phase, scale, growth=growth, busy=busy)
+            if phase.kind is PhaseKind.HOST and unit.phases[0].kind is PhaseKind.PREPROCESS:
+                text = f"{preprocessing(unit.phases[0], scale)}{text}"
             inputs.append(Input(name=name, text=text, size_bytes=_input_bytes(phase)))
             lines.append(" ".join((PROGRAM.get(phase.kind, phase.kind.value), *_arguments(unit, phase, name))))
         cuda = any(phase.kind is PhaseKind.CUDAFE for phase in unit.phases) or bool(unit.archs)
@@ -93,12 +95,17 @@ def instructions(
     return "\n".join((*lines, ""))
 
 
+def preprocessing(phase: PhaseWork, scale: Scale) -> str:
+    """What it takes to make a source ready to be sent: as long as the unit's own preprocessing."""
+    return f"first {1000 * phase.wall_s * scale.time:.0f} {1024 * phase.peak_mib * scale.memory:.0f}\n"
+
+
 def _arguments(unit: UnitWork, phase: PhaseWork, name: str) -> list[str]:
     """As much of a real command line as gates and the supervisor read."""
     source = _file_name(unit.name)
     arch = phase.arch.removeprefix("sm_")
     if phase.kind is PhaseKind.CUDAFE:
-        return ["--orig_src_path_name", source, "-o", f"{name}.out", name]
+        return ["--orig_src_path_name", source, "--gen_c_file_name", f"{name}.out", name]
     if phase.kind is PhaseKind.CICC:
         return ["--orig_src_path_name", source, "-arch", f"compute_{arch}", "-o", f"{name}.out", name]
     if phase.kind in (PhaseKind.PTXAS, PhaseKind.NVLINK):

@@ -6,6 +6,8 @@
  *     busy          from here on take a core, instead of sleeping
  *     once FILE     with FILE there already, end well at once; else write our pid into it
  *     until FILE    wait for FILE to be there
+ *     first MS KIB  with -E -fdirectives-only: hold so much for so long, write what is read to the output, and end
+ * Then they write what they were called to a file of their own, so that a phase that was sent has something to bring back.
  * Some 100 KiB of memory, and a millisecond to start. Usage: see support/replaying.py.
  */
 #define _GNU_SOURCE
@@ -168,7 +170,33 @@ static int has_suffix(const char *word) {
     return 0;
 }
 
+static const char *after(int argc, char **argv, const char *option) {
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], option) == 0)
+            return argv[i + 1];
+    return NULL;
+}
+
+/* What a source is before it is sent: itself. */
+static int copy(const char *from, const char *to) {
+    static char block[1 << 20];
+    FILE *input = fopen(from, "r"), *output = to ? fopen(to, "w") : NULL;
+    size_t count;
+    if (input == NULL || output == NULL)
+        return perror("stand-in: copy"), 1;
+    while ((count = fread(block, 1, sizeof block, input)) > 0)
+        if (fwrite(block, 1, count, output) != count)
+            return perror("stand-in: copy"), 1;
+    fclose(input);
+    return fclose(output) != 0;
+}
+
 static int tool(int argc, char **argv) {
+    int sent = 0;
+    for (int i = 1; i < argc; i++)
+        sent |= strcmp(argv[i], "-E") == 0 ? 1 : strcmp(argv[i], "-fdirectives-only") == 0 ? 2 : 0;
+    const char *output = after(argc, argv, "--gen_c_file_name");
+    output = output ? output : after(argc, argv, "-o");
     double began = now_ms(), at_ms = began, at_kib = 0, ms, kib;
     int busy = 0, place = 1;
     while (place < argc && !has_suffix(argv[place]))
@@ -182,6 +210,12 @@ static int tool(int argc, char **argv) {
     madvise(memory, ROOM, MADV_NOHUGEPAGE);
     char line[4096], file[4096];
     while (fgets(line, sizeof line, input) && line[0] != '\0') {
+        if (sscanf(line, "first %lf %lf", &ms, &kib) == 2) {
+            if (sent != 3)
+                continue;
+            go(0, 0, began + ms, kib, busy);
+            return copy(argv[place], output);
+        }
         if (sscanf(line, "to %lf %lf", &ms, &kib) == 2) {
             go(at_ms, at_kib, began + ms, kib, busy);
             at_ms = began + ms, at_kib = kib;
@@ -202,7 +236,12 @@ static int tool(int argc, char **argv) {
             began += waits, at_ms += waits;
         }
     }
-    return 0;
+    fclose(input);
+    FILE *made = output ? fopen(output, "w") : NULL;
+    if (made == NULL)
+        return 0;
+    fprintf(made, "made by %s\n", argv[0]);
+    return fclose(made) != 0;
 }
 
 int main(int argc, char **argv) {

@@ -47,6 +47,24 @@ def test_a_build_of_72_cores_is_replayed_within_its_limit(tmp_path: Path) -> Non
 
 
 @pytest.mark.needs_memcg
+def test_a_build_with_another_machine_is_replayed(tmp_path: Path) -> None:
+    """What does not fit at 2 GiB runs on a node of 6 GiB: recorded sizes are sent, and its memory is counted up."""
+    workload = Workload(name="w", units=tuple(unit(number, peak_mib=4096.0, wall_s=8.0) for number in range(2)))
+    replays = Replays(tmp_path, FIFTH)
+    done = replays.run(workload, cores=2, limit_mib=2048.0, nodes_mib=(6144.0,))
+    assert done.returncode == 0, done.output
+    assert done.node_kernel_kills == 0
+    ends = [each for each in replays.program.records() if isinstance(each, PhaseEnded) and each.outcome == "ok"]
+    large = [each for each in ends if each.peak_mib > 2048.0]
+    assert len(large) == 2
+    for each in large:
+        assert each.node
+        assert each.peak_mib == pytest.approx(4096.0, rel=0.1)
+        # A MiB of preprocessed C++, compressed.
+        assert 0.05 < each.sent_mib < 0.5
+
+
+@pytest.mark.needs_memcg
 def test_a_replay_that_is_killed_by_the_kernel_is_counted_by_it(tmp_path: Path) -> None:
     """One phase larger than the limit: the kernel ends it, and builddoctor says so."""
     workload = Workload(name="w", units=(unit(0, peak_mib=6000.0, wall_s=10.0),))

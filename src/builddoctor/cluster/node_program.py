@@ -49,7 +49,11 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def main(argv: list[str]) -> int:
     """Serve until told to end."""
-    settings = msgspec.json.decode(argv[1], type=NodeSettings)
+    return serve(msgspec.json.decode(argv[1], type=NodeSettings), SystemRoot(), Node)
+
+
+def serve(settings: NodeSettings, root: SystemRoot, kind: type[Node]) -> int:
+    """The same, on another system: a replay counts its memory up to full size."""
     quiet()
     # Told to end before it serves: its folder goes as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -60,12 +64,12 @@ def main(argv: list[str]) -> int:
             raise ClusterError(
                 error.strerror or str(error), hint="name a folder with more room, `export TMPDIR=/some/folder`"
             ) from error
-        node = _node(settings, Path(folder))
+        node = _node(settings, Path(folder), root, kind)
         security = security_for(settings.address, Path(settings.keys), "node")
         return asyncio.run(_serve(node, settings.address, security, Path(folder)))
 
 
-def _node(settings: NodeSettings, folder: Path) -> Node:
+def _node(settings: NodeSettings, folder: Path, root: SystemRoot, kind: type[Node]) -> Node:
     # In a supervised build nvcc is a gate, and so is what lies beside it; gcc's programs come from the first folder.
     overlay = Path(os.environ.get("CUDACXX", "")).parent.parent
     inside_gcc = Path(os.environ.get("COMPILER_PATH", "").split(":")[0])
@@ -73,7 +77,7 @@ def _node(settings: NodeSettings, folder: Path) -> Node:
     places += [(path, str(inside_gcc / place)) for place, path in settings.host]
     gated = {path: Gated(gate=gate, path=path, was=file_state(path)) for path, gate in places}
     programs = {digest: gated[path] for digest, path in digests_of(gated).items()}
-    reading = MemorySensor(SystemRoot(), env=os.environ, user_limit_mib=settings.memory_mib).read(0.0)
+    reading = MemorySensor(root, env=os.environ, user_limit_mib=settings.memory_mib).read(0.0)
     facts = NodeFacts(
         host=os.uname().nodename,
         builddoctor=builddoctor.__version__,
@@ -82,7 +86,7 @@ def _node(settings: NodeSettings, folder: Path) -> Node:
         cores=settings.cores,
         budget_mib=round(allowance(reading, 0.0).budget_mib, 1),
     )
-    return Node(facts, programs, os.environ, folder, say)
+    return kind(facts, programs, os.environ, folder, say)
 
 
 def say(text: str) -> None:
