@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "scripts"))
 
-from cluster_bench import bound_with_ways_s
+bound_with_ways_s = importlib.import_module("cluster_bench").bound_with_ways_s
 
 
 def build(*phases: tuple[PhaseKind, float]) -> Workload:
