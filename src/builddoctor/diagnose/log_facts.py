@@ -377,6 +377,10 @@ _GROWS = re.compile(
 _GROW_WORDS = (b"grow", b"increas", b"plateau", b"unbounded", b"rising")
 
 
+OWN_WORDS = b"ptxas info "
+"""what ptxas says of registers, once a kernel: no row of a process, and in some logs a third of all lines"""
+
+
 class GrowthTable:
     """Fed with blocks of whole lines."""
 
@@ -391,7 +395,13 @@ class GrowthTable:
 
     def feed(self, block: bytes, first: int) -> None:
         """``first``: the number of the block's first line."""
-        starts = {start for tool in TOOLS if tool in block for start in starts_of_lines(block, tool)}
+        starts = {
+            start
+            for tool in TOOLS
+            if tool in block
+            for start in starts_of_lines(block, tool)
+            if not block.startswith(OWN_WORDS, start)
+        }
         line, counted = first, 0
         for start in sorted(starts):
             line, counted = line + block.count(b"\n", counted, start), start
@@ -417,8 +427,7 @@ class GrowthTable:
     def _row(self, line: int, row: bytes) -> None:
         # Masking takes most of the time of a long log: only what is shown is masked.
         text = text_of(row)
-        tool, size = _ROW_TOOL.search(text), size_mib(text)
-        if tool is None or size is None or size < LEAST_MIB:
+        if (tool := _ROW_TOOL.search(text)) is None or (size := size_mib(text)) is None or size < LEAST_MIB:
             return
         quote = Quote(line=line, text=clean(row))
         had = self._of.get(tool[1])

@@ -406,18 +406,22 @@ def failed_step() -> Landmark:
     )
 
 
+_NVIDIAS = ("nvcc", "ptxas", "fatbinary", "nvlink", "cicc", "cudafe++")
+
+
 def failure() -> Landmark:
     """Anything that went wrong, whatever it was: after it, a success that was said earlier counts no more."""
     return Landmark(
         [
             *("rror: ", "ERROR: ", "fatal: ", "FATAL: ", "FAILED: ", ": *** [", "Killed", "Traceback (most recent"),
-            *(" error ", " fatal ", "exit code ", "exit code: ", "exit status ", "exit status: "),
+            *(f"{tool} {how} " for tool in _NVIDIAS for how in ("error", "fatal")),
+            *("exit code ", "exit code: ", "exit status ", "exit status: "),
             *("CMake Error ", "CMake Error:", "a non-zero code: ", " build stopped: "),
         ],
         r"^(?:[A-Za-z]{1,40}\.){0,8}[A-Za-z]{0,40}Error: ",
         r"^(?:ERROR|error|fatal|FATAL): ",
         r": (?:fatal |internal compiler |catastrophic )?error: ",
-        r"^(?:nvcc|ptxas|fatbinary|nvlink|cicc|cudafe\+\+) (?:fatal|error) ",
+        rf"^(?:{'|'.join(map(re.escape, _NVIDIAS))}) (?:fatal|error) ",
         r"^FAILED: ",
         r": \*\*\* \[.{1,400}\] (?:Error \d|Killed)",
         r"^Traceback \(most recent call last\)",

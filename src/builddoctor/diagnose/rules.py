@@ -301,6 +301,14 @@ RULES: tuple[Rule, ...] = (
         f"it grew without end: {{held}} when it was ended, and still rising. {FEWER_JOBS}, nor can a lower MAX_JOBS: "
         "one process took all of it; nor does more memory",
     ),
+    # What this machine's counters say is of no weight for what ran elsewhere.
+    Rule(
+        "too-big-elsewhere",
+        (gave_up_as(Verdict.TOO_BIG), ran_elsewhere),
+        Verdict.TOO_BIG,
+        Confidence.HIGH,
+        f"it does not fit: {{node}} ended it at {{held}}, and no other node has more memory. {FEWER_JOBS}",
+    ),
     Rule(
         "oomd",
         (marked_by_oomd,),
@@ -347,13 +355,6 @@ RULES: tuple[Rule, ...] = (
         Confidence.HIGH,
         "it needs more than memory.high allows ({limit}): the kernel holds it back there, and neither kills it nor "
         f"lets it go on. It held {{held}} while it ran alone. {FEWER_JOBS}",
-    ),
-    Rule(
-        "too-big-elsewhere",
-        (gave_up_as(Verdict.TOO_BIG), ran_elsewhere),
-        Verdict.TOO_BIG,
-        Confidence.HIGH,
-        f"it does not fit: {{node}} ended it at {{held}}, and no other node has more memory. {FEWER_JOBS}",
     ),
     Rule(
         "parent-unseen",

@@ -24,7 +24,7 @@ from builddoctor.diagnose.kernel_log import OomReport
 from builddoctor.diagnose.rules import RULES, decide, opposite
 from builddoctor.diagnose.rules import failed as has_failed
 from builddoctor.diagnose.trace_facts import Facts, Parent, Printed, ProcessLimit, gather_facts, is_full
-from builddoctor.trace.report import Attempt, PhaseRow
+from builddoctor.trace.report import Attempt, Journey, PhaseRow
 from support import trace_events as tr
 from unit.builders import summary
 from unit.small_traces import admitted, asked, ended, read, tick, unit
@@ -73,6 +73,9 @@ ROWS: dict[str, Facts] = {
     "nodes-left-out": gave_up(Verdict.TOO_BIG, scene=Scene(nodes_allowed="0", policy="bind:0", available_mib=90000.0)),
     "parent-unseen": gave_up(Verdict.TOO_BIG, **phase("killed-by-kernel", peak_mib=250.0, signal=9, cause="ancestor")),
     "too-big": gave_up(Verdict.TOO_BIG),
+    "too-big-elsewhere": gave_up(
+        Verdict.TOO_BIG, **phase("killed-there", peak_mib=900.0, signal=9, elsewhere=Journey(node="gpu-07"))
+    ),
     "too-big-at-memory-high": gave_up(
         Verdict.TOO_BIG,
         **phase("killed-by-us", peak_mib=790.0, signal=9),
@@ -169,6 +172,8 @@ def test_a_condition_turned_round() -> None:
             gave_up(Verdict.TOO_BIG, **phase("killed-by-kernel", peak_mib=3900.0, signal=9, cause="ancestor")),
             "too-big",
         ),
+        # A tmpfs that filled this machine did not end what ran on another.
+        (msgspec.structs.replace(ROWS["too-big-elsewhere"], tmpfs_mib=2000.0), "too-big-elsewhere"),
         # A tmpfs with a little in it did not fill anything.
         (gave_up(Verdict.TOO_BIG, tmpfs_mib=200.0), "too-big"),
         # A bound process on a machine whose own group was full: the group's limit it was.
