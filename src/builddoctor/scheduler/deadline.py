@@ -35,10 +35,11 @@ class Deadline:
         """There is one, and it has not been reached."""
         return self._until_s < math.inf and not self._over
 
-    def look(self, running: Iterable[Phase], waiting: Iterable[Phase]) -> None:
-        """Before the queue is passed along: the work of units that were begun."""
-        begun = (phase for phase in waiting if phase.unit_id in self._begun)
-        self._work_s = sum(self._remaining_s(phase) for phase in (*running, *begun))
+    def look(self, running: Iterable[Phase], waiting: Iterable[Phase], now_s: float) -> None:
+        """Before the queue is passed along: the work of units that were begun, and can still end."""
+        left_s = self._until_s - now_s
+        begun_s = (self._remaining_s(phase) for phase in waiting if phase.unit_id in self._begun)
+        self._work_s = sum(map(self._remaining_s, running)) + sum(each for each in begun_s if each <= left_s)
 
     def is_too_late_for(self, phase: Phase, now_s: float) -> bool:
         """It must not start. Where it may, and would begin its unit, what comes after it finds that much less time."""
@@ -52,6 +53,11 @@ class Deadline:
         self._work_s += remaining_s
         return False
 
+    def has_time_for(self, unit_s: float, now_s: float) -> bool:
+        """A unit that takes so long could be begun and end. Asked after ``look``."""
+        left_s = self._until_s - now_s
+        return not self.is_set or max(unit_s, (self._work_s + unit_s) / self._cores) <= left_s
+
     def started(self, phase: Phase) -> None:
         """Its unit is begun."""
         if self.is_set and phase.unit_id:
@@ -62,7 +68,7 @@ class Deadline:
         self._last_end_s = now_s
 
     def is_over(self, now_s: float, *, idle: bool) -> bool:
-        """True once. ``idle``: nothing runs, and all that waits is too late."""
+        """True once. ``idle``: nothing runs, and all that waits is too late, at its nvcc gate or behind it."""
         rests = idle and now_s >= self._last_end_s + OVER_AFTER_S
         if self.is_set and (rests or now_s >= self._until_s):
             self._over = True

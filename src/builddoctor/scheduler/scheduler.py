@@ -775,8 +775,9 @@ class Scheduler:
     def _out_of_time(self, now_s: float) -> list[Decision]:
         if self._interrupted or not self._deadline.is_set:
             return []
-        idle = not self._running and not len(self._nodes) and len(self._waiting) > 0
+        idle = not self._running and not len(self._nodes) and len(self._waiting) + self._release.held > 0
         idle = idle and all(each.held_for is HoldReason.TIME for each in self._waiting)
+        idle = idle and not self._release.has_one(partial(self._deadline.has_time_for, now_s=now_s))
         return [OutOfTime(at_s=now_s)] if self._deadline.is_over(now_s, idle=idle) else []
 
     def _pass_along_queue(self, decisions: list[Decision], now_s: float, asked: int | None) -> None:
@@ -794,8 +795,7 @@ class Scheduler:
             now_s=now_s,
         )
         solo = bool(self._solo) and not self._solo.isdisjoint(self._running)
-        if self._deadline.is_set:
-            self._deadline.look([run.phase for run in self._running.values()], [each.phase for each in self._waiting])
+        self._look_at_deadline(now_s)
         if asked is None:
             self._short, self._drains_to = False, None
         first, grows, over_mib = asked is None or asked == self._waiting.first, self._growth.seen, admission.over_mib
@@ -817,6 +817,7 @@ class Scheduler:
             admission.reach(waiting.urgency)
             if self._deadline.is_too_late_for(waiting.phase, now_s):
                 reason: HoldReason | None = HoldReason.TIME
+                self._release.too_late(waiting.phase.unit_id)
             else:
                 reason = HoldReason.OTHER_ALONE if solo and self._running else self._blocked(waiting, admission)
             if reason is None:
@@ -954,9 +955,21 @@ class Scheduler:
             return []
         # Memory is short as well while a phase that had to be ended has not ended well.
         tight = bool(self._redone) or (self._short and len(self._waiting) > 0)
-        running, waiting = len(self._running) + len(self._nodes), len(self._waiting)
-        elsewhere = self._nodes.cores
-        return list(self._release.next(now_s, running=running, waiting=waiting, tight=tight, cores_elsewhere=elsewhere))
+        self._look_at_deadline(now_s)
+        released = self._release.next(
+            now_s,
+            running=len(self._running) + len(self._nodes),
+            waiting=len(self._waiting),
+            tight=tight,
+            cores_elsewhere=self._nodes.cores,
+            has_time=partial(self._deadline.has_time_for, now_s=now_s),
+        )
+        return list(released)
+
+    def _look_at_deadline(self, now_s: float) -> None:
+        if self._deadline.is_set:
+            running = [run.phase for run in self._running.values()]
+            self._deadline.look(running, [each.phase for each in self._waiting], now_s)
 
 
 def _rounded(estimate: Estimate) -> Estimate:

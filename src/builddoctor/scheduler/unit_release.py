@@ -37,6 +37,14 @@ STALL_S = 5.0
 
 LEAST_WEIGHT = 0.01
 
+HasTime = Callable[[float], bool]
+"""A unit that takes so many seconds can end in time; one of which nothing is known takes ``LEAST_WEIGHT``."""
+
+
+def _always(unit_s: float) -> bool:
+    del unit_s
+    return True
+
 
 class _Known(msgspec.Struct):
     unit: Unit
@@ -71,6 +79,8 @@ class UnitRelease:
         self._units: dict[str, _Known] = {}
         self._held: list[tuple[Key, str]] = []
         self._fresh: list[tuple[Key, str]] = []
+        self._late: set[str] = set()
+        """opened, and too late to be begun: they wait, and take no core and no disk"""
         self._came = 0
         self._weights = 0.0
         self._moved_s = -math.inf
@@ -82,8 +92,12 @@ class UnitRelease:
 
     @property
     def open(self) -> int:
-        """Units that were opened and have not ended."""
-        return len(self._units) - len(self._held)
+        """Units that were opened and have not ended, but for those that are too late."""
+        return len(self._units) - len(self._held) - len(self._late)
+
+    def has_one(self, has_time: HasTime) -> bool:
+        """One that waits to be opened could be."""
+        return self._first(has_time) is not None
 
     def registered(self, unit: Unit, now_s: float) -> None:
         """A unit waits at its gate. Once for each."""
@@ -105,13 +119,21 @@ class UnitRelease:
     def started(self, unit_id: str, now_s: float) -> None:
         """A phase of some unit was admitted; units that never were registered here are no matter."""
         self._moved_s = now_s
+        self._late.discard(unit_id)
         known = self._units.get(unit_id)
         if known is not None:
             _take(self._fresh, (known.key, unit_id))
 
+    def too_late(self, unit_id: str) -> None:
+        """An opened unit waits for no core any more: a shorter one may be opened in its place."""
+        known = self._units.get(unit_id)
+        if known is not None and _take(self._fresh, (known.key, unit_id)):
+            self._late.add(unit_id)
+
     def ended(self, unit_id: str, now_s: float) -> None:
         """A unit ended, or its gate died while it waited."""
         self._moved_s = now_s
+        self._late.discard(unit_id)
         known = self._units.pop(unit_id, None)
         if known is not None:
             self._weights = self._weights - known.weight if self._units else 0.0
@@ -119,23 +141,29 @@ class UnitRelease:
                 _take(self._fresh, (known.key, unit_id))
 
     def next(
-        self, now_s: float, *, running: int, waiting: int, tight: bool, cores_elsewhere: int = 0
+        self,
+        now_s: float,
+        *,
+        running: int,
+        waiting: int,
+        tight: bool,
+        cores_elsewhere: int = 0,
+        has_time: HasTime = _always,
     ) -> list[ReleaseUnit]:
         """Units to open now. ``running`` and ``waiting``: phases; ``tight``: memory, not cores, is what is short.
-        ``cores_elsewhere``: of other machines that phases are sent to.
+        ``cores_elsewhere``: of other machines that phases are sent to. ``has_time``: the others are passed over.
 
         Asked after phases were admitted, so that ``running`` is what cores and memory allow of what has asked.
         """
         opened: list[ReleaseUnit] = []
         wanted = max(self._spare, self._slots + cores_elsewhere - running)
         most_open = self._most_open + cores_elsewhere
-        while self._held:
-            first = self._held[0]
+        while (first := self._first(has_time)) is not None:
             # Units that are open already, as urgent as this one, and have not begun.
             enough = self.open >= most_open or bisect_right(self._fresh, first) >= wanted
             if enough and not self._stalled(now_s, running + waiting):
                 break
-            del self._held[0]
+            _take(self._held, first)
             insort(self._fresh, first)
             self._moved_s = now_s
             known = self._units[first[1]]
@@ -143,6 +171,9 @@ class UnitRelease:
             threads = self._threads(known, tight=tight)
             opened.append(ReleaseUnit(at_s=now_s, unit_id=first[1], threads=threads, waited_s=waited_s))
         return opened
+
+    def _first(self, has_time: HasTime) -> tuple[Key, str] | None:
+        return next((entry for entry in self._held if has_time(self._units[entry[1]].weight)), None)
 
     def _rank(self, unit: Unit) -> float:
         priority = self._priority(unit)

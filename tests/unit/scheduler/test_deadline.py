@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from builddoctor.core.events import Admit, Decision, Fact, Hold, HoldReason, OutOfTime, PhaseAsked, TimePassed
-from builddoctor.core.phase import Phase, PhaseKind
+from builddoctor.core.events import (
+    Admit,
+    Decision,
+    Fact,
+    Hold,
+    HoldReason,
+    OutOfTime,
+    PhaseAsked,
+    ReleaseUnit,
+    TimePassed,
+    UnitBegan,
+)
+from builddoctor.core.phase import Phase, PhaseKind, Unit
 from builddoctor.core.settings import SchedulerSettings
 from builddoctor.scheduler.deadline import OVER_AFTER_S, Deadline
 from builddoctor.scheduler.scheduler import Scheduler
@@ -50,7 +61,7 @@ def test_what_would_not_end_is_not_started() -> None:
 def test_units_share_the_cores_that_there_are() -> None:
     """Three of 60 s on two cores in 100: the third would end after 90 s, were the others done; a fourth would not."""
     four = deadline(dict.fromkeys(range(1, 5), 60.0))
-    four.look((), ())
+    four.look((), (), 0.0)
     assert [four.is_too_late_for(phase(number, str(number)), 0.0) for number in range(1, 5)] == [False] * 3 + [True]
 
 
@@ -58,9 +69,20 @@ def test_a_unit_that_was_begun_goes_on_while_it_can() -> None:
     """What others still need is counted once, when a unit is begun."""
     one = deadline({1: 90.0, 2: 90.0, 3: 20.0})
     one.started(phase(3, "a"))
-    one.look((phase(1, "b"), phase(2, "c")), (phase(3, "a"),))
+    one.look((phase(1, "b"), phase(2, "c")), (phase(3, "a"),), 10.0)
     assert not one.is_too_late_for(phase(3, "a"), 10.0)
     assert one.is_too_late_for(phase(3, "d"), 10.0)
+
+
+def test_a_unit_that_was_begun_and_cannot_end_takes_no_time_of_others() -> None:
+    """It waited for its memory for too long: its 80 s are nobody's any more."""
+    one = deadline({1: 80.0, 2: 40.0}, cores=1)
+    one.started(phase(1, "a"))
+    one.look((), (phase(1, "a"),), 10.0)
+    assert not one.has_time_for(40.0, 10.0)
+    one.look((), (phase(1, "a"),), 50.0)
+    assert one.has_time_for(40.0, 50.0)
+    assert not one.is_too_late_for(phase(2, "b"), 50.0)
 
 
 @pytest.mark.parametrize(("now_s", "idle", "over"), [(99.0, False, False), (100.0, False, True), (50.0, True, True)])
@@ -95,6 +117,17 @@ def test_the_scheduler_holds_for_time_and_then_says_that_it_is_over() -> None:
     assert kinds(feed(scheduler, ended(1), 60.0)) == []
     assert kinds(feed(scheduler, TimePassed(), 60.0 + OVER_AFTER_S)) == [OutOfTime]
     assert kinds(feed(scheduler, TimePassed(), UNTIL_S + 1)) == []
+
+
+def test_a_unit_that_waits_to_be_opened_may_still_end() -> None:
+    """What was opened is too late. Of the next nothing is known: it is opened, and nothing is over."""
+    scheduler = scheduler_until(TableEstimator({1: 10, 2: 10, 3: 10}, {1: 200.0, 2: 200.0, 3: 200.0}))
+    for number in range(1, 4):
+        feed(scheduler, UnitBegan(unit=Unit(unit_id=f"u{number}", source="", archs=()), held=True))
+        feed(scheduler, ask(number, f"u{number}"))
+    released = feed(scheduler, UnitBegan(unit=Unit(unit_id="u4", source="", archs=()), held=True), OVER_AFTER_S + 1)
+    assert [each.unit_id for each in released if isinstance(each, ReleaseUnit)] == ["u4"]
+    assert not [each for each in released if isinstance(each, OutOfTime)]
 
 
 def test_what_still_runs_when_time_is_up_is_stopped() -> None:

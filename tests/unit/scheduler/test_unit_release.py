@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -132,6 +132,38 @@ def test_who_ended_makes_room() -> None:
     assert opened(held) == ["d"]
     held.ended("nobody", 1.0)
     assert (held.open, held.held) == (2, 0)
+
+
+def in_time(limit_s: float) -> Callable[[float], bool]:
+    return lambda unit_s: unit_s <= limit_s
+
+
+def test_what_would_not_end_in_time_is_passed_over() -> None:
+    """The longest come first, and behind them are some that can still end."""
+    held = opening({"a": 90.0, "b": 80.0, "c": 20.0, "d": 10.0})
+    register(held, *"abcd")
+    assert held.has_one(in_time(15.0))
+    assert [each.unit_id for each in held.next(0.0, running=0, waiting=0, tight=False, has_time=in_time(30.0))] == [
+        "c",
+        "d",
+    ]
+    assert not held.has_one(in_time(30.0))
+    assert (held.open, held.held) == (2, 2)
+
+
+def test_an_opened_unit_that_became_too_late_makes_room() -> None:
+    """It waits for no core; when its time was judged wrongly it may be begun all the same."""
+    held = opening({"a": 9.0, "b": 8.0, "c": 7.0}, slots=1, cores=1, most_open=2)
+    register(held, *"abc")
+    assert opened(held) == ["a", "b"]
+    assert opened(held, waiting=2) == []
+    held.too_late("a")
+    assert held.open == 1
+    assert opened(held, waiting=2) == ["c"]
+    held.started("a", 1.0)
+    assert held.open == 3
+    held.ended("a", 2.0)
+    assert held.open == 2
 
 
 def test_a_stall_opens_one_more() -> None:
