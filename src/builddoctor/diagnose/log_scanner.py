@@ -1,8 +1,8 @@
 """A log of any length, read once in a stream: what of it the catalogue knows, where it failed, how it ended.
 
 Covers: chunks of any size (the same findings whatever they are, but for entries with ``below``: those lines must be in
-the same chunk), a few findings of each entry with a count, the last lines; the lines in which build tools themselves say that a step failed or that all went well. Memory is bounded by one
-chunk. Does *not* cover: what follows from the findings (``diagnose.from_log``). Pure.
+the same chunk), a few findings of each entry with a count, the last lines; the lines in which build tools themselves
+say that a step failed or that all went well. Memory is bounded by one chunk. Does *not* cover: what follows from the findings (``diagnose.from_log``). Pure.
 """
 
 from __future__ import annotations
