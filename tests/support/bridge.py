@@ -17,6 +17,8 @@ from support.memcg import MIB, MemoryCgroup, memory_cgroup
 
 NET = "198.51.100"
 """TEST-NET-2 (RFC 5737)."""
+HERE = f"{NET}.1"
+"""the first machine"""
 
 _number = itertools.count(1)
 
@@ -29,20 +31,24 @@ class Machine:
         self._cable = cable
 
     @property
-    def prefix(self) -> list[str]:
+    def entered(self) -> list[str]:
+        """The same, outside its memory cgroup."""
         # Not `ip netns exec`, which mounts another /sys: cgroups would be missing in it.
-        entered = ["nsenter", f"--net=/run/netns/{self.namespace}"]
-        return entered if self.group is None else self.group.wrapped(entered)
+        return ["nsenter", f"--net=/run/netns/{self.namespace}"]
+
+    @property
+    def prefix(self) -> list[str]:
+        return self.entered if self.group is None else self.group.wrapped(self.entered)
 
 
 class Bridge:
     """The first machine is where the bridge is; each other one has a cable to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shaped: bool = False) -> None:
         self._stack = contextlib.ExitStack()
         self._machines: list[Machine] = []
-        self.shaped = True
-        """each cable carries 1 Gbit/s and no more"""
+        self.shaped = shaped
+        """each cable carries 1 Gbit/s and no more, where the kernel can"""
 
     def close(self) -> None:
         self._stack.close()

@@ -24,9 +24,9 @@ import psutil
 from builddoctor.cluster.keys import make_keys
 from builddoctor.core.events import Admit, PhaseEnded, Requeue
 from builddoctor.trace.reader import TraceReader
+from support.bridge import HERE, Bridge
 from support.capabilities import find_nvcc
-from support.memcg import MIB, MemoryCgroup, memory_cgroup
-from support.network import HERE, Network
+from support.memcg import MIB, MemoryCgroup
 from support.nodes import Meeting
 from support.objects import objects_of
 from support.program import PATIENCE_S, Program
@@ -107,9 +107,8 @@ class Site:
         make_keys(self.keys)
 
         self._plain = self._built_plainly()
-        self.network = Network(NODES)
-        stack.callback(self.network.close)
-        self._group = stack.enter_context(memory_cgroup(HERE_MIB * MIB))
+        self.bridge = stack.enter_context(contextlib.closing(Bridge()))
+        self._here = self.bridge.add(limit_bytes=HERE_MIB * MIB)
         self.nodes = [SiteNode(self, number, stack) for number in range(NODES)]
         self.meeting: Meeting | None = None
         stack.callback(self._end_meeting)
@@ -145,7 +144,7 @@ class Site:
         if self.meeting is None:
             self._number += 1
             folder = self.folder / f"meeting{self._number}"
-            self.meeting = Meeting(folder, keys=self.keys, host=HERE, prefix=self.network.here)
+            self.meeting = Meeting(folder, keys=self.keys, host=HERE, prefix=self._here.entered)
         for node in self.nodes:
             node.start(self.meeting)
         return self.meeting
@@ -173,7 +172,7 @@ class Site:
         began_s = time.monotonic()
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*self._group.wrapped([]), *self.network.here, *argv],
+                [*self._here.prefix, *argv],
                 cwd=self.project,
                 env=program.env,
                 stdin=subprocess.DEVNULL,
@@ -250,7 +249,8 @@ class Site:
             time.sleep(0.1)
 
     def _kernel_kills(self) -> int:
-        return sum(group.kernel_kills for group in (self._group, *(node.group for node in self.nodes)))
+        machines = (self._here, *(node.machine for node in self.nodes))
+        return sum(each.group.kernel_kills for each in machines if each.group is not None)
 
     def _row(self, program: Program, fault: Fault | None, code: int | None, **drawn) -> Row:
         output = (program.folder / "output.txt").read_text(errors="replace")
@@ -309,7 +309,7 @@ class SiteNode:
         self.disk.mkdir(parents=True)
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "bd-disk", str(self.disk)], check=True)
         stack.callback(lambda: subprocess.run(["umount", "--lazy", str(self.disk)], check=True))
-        self.group: MemoryCgroup = stack.enter_context(memory_cgroup(NODE_MIB * MIB))
+        self.machine = site.bridge.add(limit_bytes=NODE_MIB * MIB)
         real = self._site.toolkit
         self.toolkit.mkdir()
         for each in real.iterdir():
@@ -325,7 +325,7 @@ class SiteNode:
         self._starts += 1
         place = ["env", f"TMPDIR={self.disk}"]
         named = ["unshare", "--uts", "sh", "-c", f'hostname {self.name} && exec "$@"', "sh"]
-        prefix = [*self.group.wrapped([]), *self._site.network.there(self._number), *named, *place, *self.rogue]
+        prefix = [*self.machine.prefix, *named, *place, *self.rogue]
         words = ["--toolkit", str(self.toolkit), "--cores", "1"]
         self.process = meeting.worker(f"node{self._number}-{self._starts}", *words, prefix=prefix)
         self._idle = set(self.group.members())
@@ -337,6 +337,11 @@ class SiteNode:
                 self.process.terminate()
             self.process.wait(PATIENCE_S)
             self.process = None
+
+    @property
+    def group(self) -> MemoryCgroup:
+        assert self.machine.group is not None, "it was made with a limit"
+        return self.machine.group
 
     def left(self) -> list[int]:
         """What runs there and would not, did nobody build."""
@@ -371,13 +376,12 @@ def _kill(site: Site, node: SiteNode, draw: random.Random) -> str:
 
 
 def _cut(site: Site, node: SiteNode, draw: random.Random) -> str:
-    number = site.nodes.index(node)
     for_s = draw.choice((draw.uniform(0.2, 5.0), draw.uniform(5.0, 25.0)))
     node.given_up = for_s > SILENT_S
-    site.network.cut(number)
+    site.bridge.cut(node.machine)
     # It is back before it is asked what is left there.
     time.sleep(for_s)
-    site.network.plug_in(number)
+    site.bridge.plug_in(node.machine)
     return f"for {for_s:.1f} s"
 
 

@@ -16,7 +16,7 @@ import msgspec
 from builddoctor.cluster import node, node_program
 from builddoctor.cluster.parcels import pack_file
 from builddoctor.core.cluster import Answer
-from support.network import Network
+from support.bridge import Bridge
 
 KIND, SIGN = "BD_ROGUE_KIND", "BD_ROGUE_SIGN"
 
@@ -62,7 +62,7 @@ WRONG: Mapping[str, Callable[[Answer], object]] = {
     "an answer whose status is a text": lambda answer: msgspec.structs.replace(answer, status="well"),
     "an answer whose sizes are no numbers": lambda answer: msgspec.structs.replace(answer, peak_mib=float("nan")),
     "an answer whose files are none": lambda answer: msgspec.structs.replace(answer, outputs=(b"x",)),
-    "an object that nobody else knows": lambda answer: Network.__new__(Network),
+    "an object that nobody else knows": lambda answer: Bridge.__new__(Bridge),
     "an error of its own": _raises,
 }
 BEFORE = "the answer of the phase before"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,34 +12,34 @@ import pytest
 from builddoctor.cluster.keys import make_keys
 from builddoctor.core.events import NodeLost, NodeSeen, PhaseEnded
 from builddoctor.core.phase import Outcome
-from support.network import HERE, Network
+from support.bridge import HERE, Bridge
 from support.nodes import Meeting, Place, await_that
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_unshare]
 
 
 @pytest.fixture
-def network() -> Iterator[Network]:
-    made = Network()
-    yield made
-    made.close()
+def bridge() -> Iterator[Bridge]:
+    with contextlib.closing(Bridge()) as made:
+        yield made
 
 
-def test_a_network_that_is_cut_and_comes_back(tmp_path: Path, network: Network) -> None:
+def test_a_network_that_is_cut_and_comes_back(tmp_path: Path, bridge: Bridge) -> None:
     """The phase runs again, on the node that is left; the one that was cut off ends its compiler, and itself."""
     make_keys(tmp_path / "keys")
     place = Place(tmp_path, waits=True)
-    meeting = Meeting(tmp_path / "meeting", keys=tmp_path / "keys", host=HERE, prefix=network.here)
+    here, there = bridge.add(), bridge.add()
+    meeting = Meeting(tmp_path / "meeting", keys=tmp_path / "keys", host=HERE, prefix=here.prefix)
     try:
-        far = meeting.worker("far", "--toolkit", str(place.toolkit), prefix=network.there())
-        build = place.program.start([*network.here, *place.build(meeting)])
+        far = meeting.worker("far", "--toolkit", str(place.toolkit), prefix=there.prefix)
+        build = place.program.start([*here.prefix, *place.build(meeting)])
         (began,) = place.began()
-        meeting.worker("near", "--toolkit", str(place.toolkit), prefix=network.here)
+        meeting.worker("near", "--toolkit", str(place.toolkit), prefix=here.prefix)
         place.program.await_record(NodeSeen, build, node=lambda name: "#" in name)
-        network.cut()
+        bridge.cut(there)
         place.program.await_record(NodeLost, build)
         place.began(2)
-        network.plug_in()
+        bridge.plug_in(there)
         await_that(lambda: None if psutil.pid_exists(began) else [began])
         await_that(lambda: None if far.poll() is None else [far.pid])
         place.go()

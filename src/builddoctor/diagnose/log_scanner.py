@@ -2,7 +2,8 @@
 
 Covers: chunks of any size (the same findings whatever they are, but for entries with ``below``: those lines must be in
 the same chunk), a few findings of each entry with a count, the last lines; the lines in which build tools themselves
-say that a step failed or that all went well. Memory is bounded by one chunk. Does *not* cover: what follows from the findings (``diagnose.from_log``). Pure.
+say that a step failed or that all went well. Memory is bounded by one chunk. Does *not* cover: what follows from the
+findings (``diagnose.from_log``). Pure.
 """
 
 from __future__ import annotations
