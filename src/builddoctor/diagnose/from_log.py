@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -108,7 +109,10 @@ MOST_FIXES = 3
 """the likeliest: who reads a log wants the next step"""
 
 LAST_WORDS = 3
-ENDS_BADLY = re.compile(r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with code (?!0\b)\d|\bAborted\b")
+ENDS_BADLY = re.compile(
+    r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with code (?!0\b)\d|\bAborted\b"
+    r"|^The configuration failed"
+)
 
 MOST_LINES = 6
 LONGEST_LINE = 300
@@ -267,8 +271,16 @@ _FAILS = re.compile(
 _KILLED = re.compile(r"(?:[Kk]illed|[Tt]erminated|[Aa]borting)\b")
 _LACKS = re.compile(
     r"(?i)\b(?:cannot|can't|could ?n[o']t|unable to|not found|no such|missing|denied|invalid|unsupported|not supported"
-    r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too old|too new|does not exist"
-    r"|(?:is|was) not (?:set|defined|installed|available))\b"
+    r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too (?:old|new|low|small)|does not exist"
+    r"|not (?:set|defined|installed|available|detected|compatible|recogni[sz]ed|satisfied|working)|sorry|giving up"
+    r"|(?:does not|doesn't|do not|don't) (?:match|work|support|have|contain|provide)"
+    r"|no [\w .+/-]{1,40} (?:found|detected)|no input files|conflicts? with|problems? \w+ing)\b"
+)
+_ASKS = re.compile(r"(?i)\bplease (?:\w+ ){0,3}install\b|\bmust be installed\b|^\+{1,3} exit [1-9]")
+_DEMANDS = re.compile(
+    r"(?i)\b(?:please (?:\w+ ){0,4}(?:install|upgrade|update|set|specify|use|run)|(?:must|need to|have to|needs to) be"
+    r"|you (?:must|need|have to|should)|(?:is|are) (?:required|needed)|requires|at least|or (?:later|newer|higher)"
+    r"|>= ?\d|only (?:works|supports?|available)|exiting|quitting|stopping)\b"
 )
 _NO_REASON = re.compile(
     r"(?i)\bwarning\b|\bnote: |^-- |^checking |\b(?:no|0) (?:errors?|failures?|failed|tests? failed)\b|\bError \d+$"
@@ -277,6 +289,29 @@ _NO_REASON = re.compile(
     r"|\bskipp"
 )
 
+
+_WRAPS = re.compile(
+    r"\.\.\. (?:error|failed)$|\bdid not run successfully\b|\bfinished with status 'error'|\berrored out\b"
+    r"|\bwith error code\b|^(?:ERROR: )?Failed (?:to build|building) |^The configuration failed|^[-=*#]{4,}$"
+    r"|-generation-failed$|-exited-with-error$|^The build backend returned an error|\berror originates from a sub"
+    r"|^(?:ERROR|error):$|-- ANTICONF ERROR -"
+)
+"""what says that something failed, and never why"""
+_OPENS = re.compile(
+    r"\[\d{1,7} lines? of output\]|Complete output(?: from command .{1,600}| \(\d{1,7} lines?\))?:?|\[std(?:err|out)\]$"
+)
+_CLOSES = re.compile(
+    r"\[end of output\]|-{8,}$|hint: |note: |Command \"|\[std(?:err|out)\]$|(?:ERROR: )?Command errored out"
+)
+"""around what pip and uv hand on of a build"""
+_ENDED = re.compile(
+    r"(?:[\w./-]{0,100}make|scons)(?:\[\d{1,4}\])?: \*\*\* |\+{1,3} exit [1-9]"
+    r"|(?:Error: )?Process completed with exit code|The command '.{1,600}' returned a non-zero code"
+    r"|(?:ERROR: )?(?:failed to solve: )?process \".{1,600}\" did not complete"
+)
+"""what a build tool or CI says of a step right below the last that it printed"""
+_TOOLS_OWN = re.compile(r"(?:[\w.+-]{0,80}/){0,12}[\w.+-]{2,40}: [A-Za-z]")
+_STARTED = re.compile(r"[$+>#] |Run |Entering |Leaving |\[\s*\d{1,3}%\]|(?:cd|set|export|echo|mkdir|cp|rm) ")
 
 _WORDS = re.compile(r"[A-Za-z]{2}")
 _PROMPT = re.compile(r"^\S{0,80}[$#>]$")
@@ -291,19 +326,47 @@ def _said_near(reading: Reading, line: int) -> Finding | None:
     of an error, else of something that is missing; ninja prints what a tool said after its own line and the command."""
     told = {each.line for each in reading.findings}
     lines = {**dict(_numbered(reading)), **{each.line: each.text for each in reading.near}}
-    others = [(number, lines[number]) for number in sorted(lines.keys() - told)]
+    others = [(number, lines[number]) for number in sorted(lines.keys() - told) if not _WRAPS.search(lines[number])]
+    handed_on = _handed_on(others)
     before = [each for each in others if each[0] < line][-NEAR:]
     after = [each for each in others if each[0] > line + 1][:NEAR] if _SAYS_BELOW.match(lines.get(line, "")) else []
-    for words in (_FAILS, _LACKS, _KILLED):
-        for number, text in (*after, *before):
+    for words in (_FAILS, _LACKS, _KILLED, _DEMANDS):
+        for number, text in (*after, *(handed_on or before)):
             if words.search(text) and not _NO_REASON.search(text):
                 return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=number, text=text)
-    if not lines.get(line, "").startswith(NINJA):
-        return None
     # In no known words: the last that the tool printed.
-    own = next((place for place, each in enumerate(after) if _NINJAS_OWN.match(each[1])), len(after))
-    said = [each for each in after[:own] if not _NO_REASON.search(each[1])]
+    if handed_on:
+        said = handed_on
+    elif lines.get(line, "").startswith(NINJA):
+        own = next((place for place, each in enumerate(after) if _NINJAS_OWN.match(each[1])), len(after))
+        said = after[:own]
+    else:
+        said = _right_above(others, lines.get(line, ""), line)
+    said = [each for each in said if not _NO_REASON.search(each[1])]
     return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=said[-1][0], text=said[-1][1]) if said else None
+
+
+def _handed_on(numbered: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """What pip or uv hands on of a build, where these lines have its beginning: the last that is not empty."""
+    handed_on: list[tuple[int, str]] = []
+    for place, (_, text) in enumerate(numbered):
+        if _OPENS.match(text):
+            below = numbered[place + 1 :]
+            end = next((behind for behind, each in enumerate(below) if _CLOSES.match(each[1])), len(below))
+            handed_on = list(below[:end]) or handed_on
+    return handed_on
+
+
+LINES_ABOVE = 2
+
+
+def _right_above(numbered: Sequence[tuple[int, str]], driver: str, line: int) -> list[tuple[int, str]]:
+    """The last that was printed above what a build tool or CI says of a step that ended: of make's, in the form in
+    which programs speak, for a command may stand there."""
+    above = [each for each in numbered if line - LINES_ABOVE <= each[0] < line and not _STARTED.match(each[1])]
+    if not _ENDED.match(driver):
+        return []
+    return [each for each in above if _TOOLS_OWN.match(each[1])] if "***" in driver else above
 
 
 def _any_wrong(reading: Reading) -> Finding:
@@ -316,19 +379,33 @@ def _any_wrong(reading: Reading) -> Finding:
 
 
 _FRAME = re.compile(r'File ".{1,300}", line \d')
+_RAISED = re.compile(r"raise \w|assert |(?:sys\.)?exit\(.{0,4}[\"']")
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:: \S|:?$)")
 LINES_OF_A_FRAME = 4
 
 
 def _exception(numbered: Sequence[tuple[int, str]]) -> Quote | None:
-    """What a traceback of Python ends with, whatever the exception is called: of the first one in these lines."""
+    """What a traceback of Python ends with, whatever the exception is called: of the first one in these lines. Where
+    the copy ends before that: what was raised."""
     for place, (_, text) in enumerate(numbered):
         below = numbered[place + 1 : place + 1 + LINES_OF_A_FRAME]
         if _FRAME.match(text) and not any(_FRAME.match(each) for _, each in below):
             said = next((each for each in below if _EXCEPTION.match(each[1])), None)
+            said = said or next((each for each in below if _RAISED.match(each[1])), None)
             if said is not None:
                 return Quote(line=said[0], text=said[1])
-    return None
+    return _before_frames(numbered)
+
+
+_ABOVE_FRAMES = re.compile(r"[A-Z]\w{0,60}(?:Error|Exception|Exit)\b.{0,300}:$")
+
+
+def _before_frames(numbered: Sequence[tuple[int, str]]) -> Quote | None:
+    """Of a log that ends within the frames of a traceback whose exception stands above them, as SCons prints it."""
+    if not any(_FRAME.match(text) for _, text in numbered[-LAST_WORDS:]):
+        return None
+    above = [each for each, (_, below) in pairwise(numbered) if _FRAME.match(below) and _ABOVE_FRAMES.search(each[1])]
+    return Quote(line=above[-1][0], text=above[-1][1]) if above else None
 
 
 def _by_step(reading: Reading, facts: LogFacts) -> tuple[list[Finding], ...]:
@@ -490,6 +567,9 @@ def _ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
     bad += [number for number, text in numbered[-LAST_WORDS:] if ENDS_BADLY.search(text)]
     last = [each for each in numbered if _WORDS.search(each[1]) and not _PROMPT.search(each[1])][-1:]
     bad += [number for number, text in last if _speaks_of_failure(text) and not HARMLESS.search(text)]
+    bad += [number for number, text in last if _ASKS.search(text)]
+    if (above := _before_frames(numbered)) is not None:
+        bad.append(above.line)
     bad += [trail.line for trail in trails]
     said = [each for each in reading.findings if each.weight in (Weight.GUESSES, Weight.SHOWS)]
     bad += [each.line for each in said if layer_of(each.entry) < Layer.DRIVER.rank]

@@ -218,6 +218,7 @@ _PREFIXES = (
     r"\((?:[\w.]{1,60} )?pid=\d{1,8}(?:, ip=[\d.]{1,15})?\) ",
     # pip's and rattler's trees, quoted text
     "(?:[│┆╰╭├└─┌>\u00d7╯╮▶|] {0,4})+",
+    r"(?:`|\+)-+> ",
 )
 _PREFIX = re.compile("|".join(_PREFIXES))
 MOST_PREFIXES = 6

@@ -52,7 +52,7 @@ NEAR_STEP = 20
 """lines before the first that says that a step failed, and after it: what is said of it stands there"""
 LONGEST_SHOWN = 400
 
-BRANCH = "╰─▶ ".encode()
+BRANCH, PLAIN_BRANCH = "╰─▶ ".encode(), b"`-> "
 """before the last cause in a tree of them: what is in front of every line is taken off before patterns see it"""
 BRANCH_ENTRY = "chain-said"
 MOST_BRANCHES = 8
@@ -97,7 +97,9 @@ class Scanner:
                 self._of_word.setdefault(trigger.encode(), []).append(place)
         self._step, self._failure, self._success = failed_step(), failure(), success()
         # The words of landmarks are searched by the same sieve.
-        self._sieve = Sieve([*self._of_word, *self._step.words, *self._failure.words, *self._success.words, BRANCH])
+        self._sieve = Sieve(
+            [*self._of_word, *self._step.words, *self._failure.words, *self._success.words, BRANCH, PLAIN_BRANCH]
+        )
         self._lines = Lines()
         self._count = 0
         self._before: list[bytes] = []
@@ -252,8 +254,8 @@ class Scanner:
 
         if self._failing is None and (start := self._step.first(block, words)) is not None:
             self._failing = line(start)
-        if BRANCH in words:
-            self._last_causes(block, line)
+        for branch in {BRANCH, PLAIN_BRANCH} & words:
+            self._last_causes(block, branch, line)
         if (start := self._failure.last(block, words)) is not None:
             if self._wrong is None and (first := self._failure.first(block, words)) is not None:
                 text = clean(block[first : block.index(b"\n", first)])[:LONGEST_SHOWN]
@@ -262,12 +264,12 @@ class Scanner:
         if (start := self._success.last(block, words)) is not None:
             self._succeeded = line(start)
 
-    def _last_causes(self, block: bytes, number: Callable[[int], int]) -> None:
-        for start in starts_of_lines(block, BRANCH):
+    def _last_causes(self, block: bytes, branch: bytes, number: Callable[[int], int]) -> None:
+        for start in starts_of_lines(block, branch):
             if len(self._branches) == MOST_BRANCHES:
                 return
             text = text_of(block[start : block.index(b"\n", start)])
-            if block[start:].lstrip(b" \t|").startswith(BRANCH) and not _NO_CAUSE.search(text):
+            if block[start:].lstrip(b" \t|").startswith(branch) and not _NO_CAUSE.search(text):
                 self._branches.append(
                     Finding(
                         entry=BRANCH_ENTRY,

@@ -35,9 +35,14 @@ BEFORE = {
     "torch-not-in-uvs-build": '  File "/home/u/.cache/uv/builds-v0/.tmp1/lib/setuptools/build_meta.py", line 331\n',
     "cmake-message-not-found": "CMake Error at CMakeLists.txt:12 (message):\n",
     "setup-raised": '  File "setup.py", line 16, in parse_keyword\n',
+    "program-of-build-ext-missing": "running build_ext\n",
+    "torch-abi-differs-below": "ImportError: /x/roll_cuda.cpython-37m-x86_64-linux-gnu.so:\n",
 }
 """lines that must stand before others, where it is not a command of nvcc's"""
-BELOW = {"library-header-missing": "\n    3 | #include <foo/bar.h>"}
+BELOW = {
+    "library-header-missing": "\n    3 | #include <foo/bar.h>",
+    "pip-too-old-for-editable": '\n(A "pyproject.toml" file was found, but editable mode currently requires a x.py)',
+}
 """lines that must stand after others"""
 
 LINES = [(entry.name, line) for entry in CATALOGUE for line in (entry.example, *entry.also)]

@@ -390,11 +390,13 @@ def test_a_full_disk_comes_before_what_follows_from_it() -> None:
 )
 @pytest.mark.parametrize("between", [0, 40])
 def test_an_unknown_failure_always_shows_a_line(between: int, last: str) -> None:
-    """Where no entry fits: the line near the end that speaks of failure, else the build tool's own."""
+    """Where no entry fits: the line near the end that speaks of failure, else the build tool's own; of CI's own, which
+    says nothing, the line above it."""
     said = "the frobnicator has failed to start, code 7"
     verdict = told(said, *(f"part {i} of it" for i in range(between)), last)
     assert verdict.verdict is Verdict.UNKNOWN
-    assert (last if between else said) in verdict.root
+    far = "part 39 of it" if last.startswith("Process completed") else last
+    assert (far if between else said) in verdict.root
 
 
 def test_an_error_in_the_last_line_is_a_failure() -> None:
@@ -520,6 +522,92 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
             ],
             "line 3: frobnicator: it does not go on",
             id="ninja, and words that nobody knows",
+        ),
+        pytest.param(
+            [
+                "  \N{MULTIPLICATION SIGN} python setup.py egg_info did not run successfully.",
+                "  │ exit code: 1",
+                "  ╰─> [1 lines of output]",
+                "      It frobnicates on the moon alone",
+                "      [end of output]",
+                "error: metadata-generation-failed",
+            ],
+            "line 4: It frobnicates on the moon alone",
+            id="pip hands on words that nobody knows",
+        ),
+        pytest.param(
+            [
+                "  \N{MULTIPLICATION SIGN} Failed to build `frob==1.0`",
+                "  ╰─▶ Call to `x.build_wheel` failed (exit status: 1)",
+                "",
+                "      [stdout]",
+                "      running build",
+                "      [stderr]",
+                "      It frobnicates on the moon alone",
+                "",
+                "      hint: a problem",
+            ],
+            "line 7: It frobnicates on the moon alone",
+            id="uv hands on words that nobody knows",
+        ),
+        pytest.param(
+            ["python gen.py moon.in", "gen: moon wanted, sun given", "make: *** [Makefile:12: moon.h] Error 1"],
+            "line 2: gen: moon wanted, sun given",
+            id="make, and words that nobody knows",
+        ),
+        pytest.param(
+            ["Run ./build.sh", "It frobnicates on the moon alone", "Error: Process completed with exit code 1."],
+            "line 2: It frobnicates on the moon alone",
+            id="CI, and words that nobody knows",
+        ),
+        pytest.param(
+            [
+                "Traceback (most recent call last):",
+                '  File "setup.py", line 222, in <module>',
+                "    raise Closed('%s' % x)",
+            ],
+            "line 3: raise Closed('%s' % x)",
+            id="a traceback that is cut off",
+        ),
+        pytest.param(
+            [
+                "Checking whether it is open... TypeError: expected a moon:",
+                '  File "/src/SConstruct", line 17:',
+                "    if x:",
+                '  File "/lib/re.py", line 142:',
+                "    return x",
+            ],
+            "line 1: Checking whether it is open... TypeError: expected a moon:",
+            id="an exception above its frames",
+        ),
+        pytest.param(
+            ["x failed to solve the requirements of 'moon'", "  `-> Cannot frobnicate 'moon'"],
+            "line 2: Cannot frobnicate 'moon'",
+            id="a tree in plain characters",
+        ),
+        pytest.param(
+            [
+                "error: the frobnicator is closed",
+                "warning: waiting",
+                '  Caused by: Cargo build finished with "exit status: 101"',
+            ],
+            "line 1: error: the frobnicator is closed",
+            id="an exit status is no cause",
+        ),
+        pytest.param(
+            ["frob.FrobError: the moon is down", "Error: Command ['sh', '-c', 'frob'] failed with code 1."],
+            "line 1: frob.FrobError: the moon is down",
+            id="a command that failed is a wrapper",
+        ),
+        pytest.param(
+            ["checking for frob... no", "The frob is wanted here: please install one"],
+            "line 2: The frob is wanted here: please install one",
+            id="what is asked for at the end",
+        ),
+        pytest.param(
+            ["/usr/lib/frob.rb:12:in `frob': it is closed (FrobError)", "\tfrom /usr/lib/frob.rb:2:in `<main>'"],
+            "line 1: /usr/lib/frob.rb:12:in `frob': it is closed (FrobError)",
+            id="Ruby",
         ),
     ],
 )
