@@ -277,6 +277,11 @@ _LACKS = re.compile(
     r"|no [\w .+/-]{1,40} (?:found|detected)|no input files|conflicts? with|problems? \w+ing)\b"
 )
 _ASKS = re.compile(r"(?i)\bplease (?:\w+ ){0,3}install\b|\bmust be installed\b|^\+{1,3} exit [1-9]")
+_GAVE_UP = re.compile(
+    r"(?i)^\W{0,5}(?:the following .{1,60} (?:are|were) (?:not (?:satisfied|met|found|installed)|missing)\b"
+    r"|(?:installation|configuration|configure|set-?up|the build) (?:has )?(?:failed|aborted)\b|giving up\b)"
+)
+"""said by scripts of projects, above what they say of the machine"""
 _DEMANDS = re.compile(
     r"(?i)\b(?:please (?:\w+ ){0,4}(?:install|upgrade|update|set|specify|use|run)|(?:must|need to|have to|needs to) be"
     r"|you (?:must|need|have to|should)|(?:is|are) (?:required|needed)|requires|at least|or (?:later|newer|higher)"
@@ -568,6 +573,7 @@ def _ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
     last = [each for each in numbered if _WORDS.search(each[1]) and not _PROMPT.search(each[1])][-1:]
     bad += [number for number, text in last if _speaks_of_failure(text) and not HARMLESS.search(text)]
     bad += [number for number, text in last if _ASKS.search(text)]
+    bad += [number for number, text in numbered if _GAVE_UP.search(text) and not _NO_REASON.search(text)]
     if (above := _before_frames(numbered)) is not None:
         bad.append(above.line)
     bad += [trail.line for trail in trails]

@@ -605,6 +605,16 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
             id="what is asked for at the end",
         ),
         pytest.param(
+            [
+                "The following frobs are not satisfied:",
+                "moon>=2",
+                "Diagnostic information:",
+                "    FROB_PATH: (not set)",
+            ],
+            "line 1: The following frobs are not satisfied:",
+            id="what a script says of the machine after it gave up",
+        ),
+        pytest.param(
             ["/usr/lib/frob.rb:12:in `frob': it is closed (FrobError)", "\tfrom /usr/lib/frob.rb:2:in `<main>'"],
             "line 1: /usr/lib/frob.rb:12:in `frob': it is closed (FrobError)",
             id="Ruby",
