@@ -271,12 +271,19 @@ _FAILS = re.compile(
 _KILLED = re.compile(r"(?:[Kk]illed|[Tt]erminated|[Aa]borting)\b")
 _LACKS = re.compile(
     r"(?i)\b(?:cannot|can't|could ?n[o']t|unable to|not found|no such|missing|denied|invalid|unsupported|not supported"
-    r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too (?:old|new|low|small)|does not exist"
-    r"|not (?:set|defined|installed|available|detected|compatible|recogni[sz]ed|satisfied|working)|sorry|giving up"
-    r"|(?:does not|doesn't|do not|don't) (?:match|work|support|have|contain|provide)"
-    r"|no [\w .+/-]{1,40} (?:found|detected)|no input files|conflicts? with|problems? \w+ing)\b"
+    r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too old|too new|does not exist"
+    r"|(?:is|was) not (?:set|defined|installed|available))\b"
 )
-_ASKS = re.compile(r"(?i)\bplease (?:\w+ ){0,3}install\b|\bmust be installed\b|^\+{1,3} exit [1-9]")
+_LACKS_TOO = re.compile(
+    r"(?i)\b(?:not (?:set|defined|installed|available|detected|compatible|recogni[sz]ed|satisfied|working)|sorry"
+    r"|giving up|(?:does not|doesn't|do not|don't) (?:match|work|support|have|contain|provide)|too (?:low|small)"
+    r"|no [\w .+/-]{1,40} (?:found|detected)|conflicts? with|problems? \w+ing)\b"
+)
+"""where something failed: the end of a log that went well may say as much"""
+_ASKS = re.compile(
+    r"(?i)^(?!.*(?:\bto (?:use|enable|get|build|run|view|see|generate)\b|\bif you\b|\boptional|\brecommend|\bwarn"
+    r"|\bfor (?:more|better|best)\b)).*(?:\bplease (?:\w+ ){0,3}install\b|\bmust be installed\b)|^\+{1,3} exit [1-9]"
+)
 _GAVE_UP = re.compile(
     r"(?i)^\W{0,5}(?:the following .{1,60} (?:are|were) (?:not (?:satisfied|met|found|installed)|missing)\b"
     r"|(?:installation|configuration|configure|set-?up|the build) (?:has )?(?:failed|aborted)\b|giving up\b)"
@@ -335,7 +342,7 @@ def _said_near(reading: Reading, line: int) -> Finding | None:
     handed_on = _handed_on(others)
     before = [each for each in others if each[0] < line][-NEAR:]
     after = [each for each in others if each[0] > line + 1][:NEAR] if _SAYS_BELOW.match(lines.get(line, "")) else []
-    for words in (_FAILS, _LACKS, _KILLED, _DEMANDS):
+    for words in (_FAILS, _LACKS, _LACKS_TOO, _KILLED, _DEMANDS):
         for number, text in (*after, *(handed_on or before)):
             if words.search(text) and not _NO_REASON.search(text):
                 return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=number, text=text)

@@ -399,6 +399,13 @@ def test_an_unknown_failure_always_shows_a_line(between: int, last: str) -> None
     assert (far if between else said) in verdict.root
 
 
+def test_what_is_asked_for_a_purpose_is_no_failure() -> None:
+    """A hint at something optional stands at the end of builds that went well."""
+    assert told("make: Nothing to be done for 'all'.", "To use the docs, please install frob.").verdict is None
+    assert told("Successfully installed frob-1.0", "No broken requirements found.").verdict is None
+    assert told("frob 1.0", "No broken requirements found.").verdict is None
+
+
 def test_an_error_in_the_last_line_is_a_failure() -> None:
     verdict = told("Building the frobnicator", "All parts were found", "frob/x.y: fatal error in part 7")
     assert "fatal error in part 7" in verdict.root
