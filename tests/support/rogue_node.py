@@ -17,6 +17,7 @@ from builddoctor.cluster import node, node_program
 from builddoctor.cluster.parcels import pack_file
 from builddoctor.core.cluster import Answer
 from support.bridge import Bridge
+from support.messages import no_text, too_deep
 
 KIND, SIGN = "BD_ROGUE_KIND", "BD_ROGUE_SIGN"
 
@@ -47,6 +48,11 @@ def _huge(answer: Answer) -> Answer:
     return msgspec.structs.replace(answer, outputs=files)
 
 
+def _fields(answer: Answer) -> Mapping[str, object]:
+    fields: Mapping[str, object] = msgspec.to_builtins(answer, builtin_types=(bytes,))
+    return fields
+
+
 def _raises(answer: Answer) -> Answer:
     raise RuntimeError("a worker of another kind")
 
@@ -61,6 +67,8 @@ WRONG: Mapping[str, Callable[[Answer], object]] = {
     "random bytes": lambda answer: os.urandom(4096),
     "an answer whose status is a text": lambda answer: msgspec.structs.replace(answer, status="well"),
     "an answer whose sizes are no numbers": lambda answer: msgspec.structs.replace(answer, peak_mib=float("nan")),
+    "an answer whose text is no UTF-8": lambda answer: no_text(_fields(answer)),
+    "an answer that is nested too deeply": lambda answer: too_deep(_fields(answer)),
     "an answer whose files are none": lambda answer: msgspec.structs.replace(answer, outputs=(b"x",)),
     "an object that nobody else knows": lambda answer: Bridge.__new__(Bridge),
     "an error of its own": _raises,

@@ -154,6 +154,8 @@ def test_a_phase_that_is_sent_twice_runs_once(tmp_path: Path, keys: Path, meetin
         (BEFORE, "it answers with what it was sent before"),
         ("an object that nobody else knows", "its answer cannot be read"),
         ("an answer whose files are none", "it answers with something that is no answer"),
+        ("an answer whose text is no UTF-8", "it answers with something that is no answer"),
+        ("an answer that is nested too deeply", "it answers with something that is no answer"),
     ],
 )
 def test_a_wrong_answer_is_not_taken(tmp_path: Path, meeting: Meeting, kind: str, words: str) -> None:

@@ -9,10 +9,11 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from builddoctor.cluster.addresses import host_and_port, tls_for
@@ -20,6 +21,7 @@ from builddoctor.cluster.keys import make_keys
 from builddoctor.cluster.parcels import pack_file
 from builddoctor.phase_store.remote import FORMAT, HERE, REST_S, RemoteStore
 from builddoctor.phase_store.result import Result, packed
+from support.messages import no_text, too_deep, whole
 from support.nodes import Meeting
 from support.program import PATIENCE_S, Program
 
@@ -31,6 +33,11 @@ def result(number: int, size: int = 1000) -> Result:
     return Result(
         key=f"{number:064x}", outputs=(pack_file("0", content), None), printed=b"said", peak_mib=900.0, cpu_s=12.0
     )
+
+
+_PLAIN: Mapping[str, object] = msgspec.to_builtins(result(1), builtin_types=(bytes,))
+UNREADABLE = (whole(no_text(_PLAIN)), whole(too_deep(_PLAIN)))
+"""With the right digest."""
 
 
 class Offered:
@@ -142,7 +149,7 @@ def test_what_is_no_question_gets_no_answer(offered: Offered) -> None:
     assert offered.said_to(b"GET / HTTP/1.1\r\n\r\n") == b""
     assert offered.said_to(b"x" * 200_000) == b""
     # Another phase's result, and what is none.
-    for sent in (body, b"x" * 50):
+    for sent in (body, b"x" * 50, *UNREADABLE):
         assert b"not-kept" in offered.said_to(FORMAT + b" keep %s %d\n" % (key, len(sent)) + sent)
     assert offered.files() == []
     store = offered.store()
@@ -242,10 +249,25 @@ def _altered(body: bytes) -> bytes:
         FORMAT + b" found\n" + packed(result(1))[:-1],
         FORMAT + b" found\n" + _altered(packed(result(1))),
         FORMAT + b" found\n" + packed(result(2)),
+        *(FORMAT + b" found\n" + each for each in UNREADABLE),
         b"builddoctor-store-2 found\n" + packed(result(1)),
         None,
     ],
-    ids=["nothing", "zeroes", "http", "half", "empty", "another", "torn", "altered", "other key", "version", "silence"],
+    ids=[
+        "nothing",
+        "zeroes",
+        "http",
+        "half",
+        "empty",
+        "another",
+        "torn",
+        "altered",
+        "other key",
+        "no text",
+        "too deep",
+        "version",
+        "silence",
+    ],
 )
 def test_garbage_is_never_taken_and_not_asked_for_again(answer: bytes | None) -> None:
     def say(question: bytes) -> bytes | None:

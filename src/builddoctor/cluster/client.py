@@ -28,7 +28,7 @@ import builddoctor
 from builddoctor.cluster.keys import security_for
 from builddoctor.cluster.node import node_facts, run_parcel
 from builddoctor.cluster.server import SETTINGS
-from builddoctor.core.cluster import Answer, NodeFacts, Parcel
+from builddoctor.core.cluster import Answer, NodeFacts, Parcel, decoded
 from builddoctor.core.errors import ClusterError
 
 JOIN_S = 10
@@ -235,8 +235,8 @@ def said_by_node(kind: type[Said], said: object) -> Said:
     if not isinstance(said, bytes):
         raise ClusterError(f"it answers with something that is no answer ({type(said).__name__})")
     try:
-        return msgspec.msgpack.decode(said, type=kind)
-    except msgspec.MsgspecError as error:
+        return decoded(said, kind)
+    except ClusterError as error:
         raise ClusterError(f"it answers with something that is no answer ({_reason(error)})") from error
 
 

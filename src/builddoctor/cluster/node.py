@@ -21,7 +21,7 @@ import msgspec
 from distributed import Worker, WorkerPlugin, get_worker
 
 from builddoctor.cluster.parcels import content_of, pack_file
-from builddoctor.core.cluster import FOLDER, Answer, NodeFacts, Parcel
+from builddoctor.core.cluster import FOLDER, Answer, NodeFacts, Parcel, decoded
 from builddoctor.core.errors import ClusterError
 from builddoctor.core.units import printable
 from builddoctor.gates.lone_phase import run_lone
@@ -94,8 +94,8 @@ class Node(WorkerPlugin):  # type: ignore[misc]
     def read(self, sent: bytes) -> Parcel:
         """What a build sent. Raises ClusterError."""
         try:
-            return msgspec.msgpack.decode(sent, type=Parcel)
-        except (TypeError, msgspec.MsgspecError) as error:
+            return decoded(sent, Parcel)
+        except ClusterError as error:
             self._say(f"refused: something that is no phase ({error})")
             raise ClusterError(f"{self.facts.host} refuses this phase: it is none") from error
 

@@ -1,15 +1,17 @@
 """What a build and the nodes of a cluster say to each other: a phase on its way, and what became of it.
 
-Covers: the shapes alone, and that of nodes which a user wants started.
+Covers: the shapes, bytes of another machine read as one of them, and the shape of nodes which a user wants started.
 Does *not* cover: which phases can be sent (``toolchain.travelling``), where they go (``scheduler.nodes``), or the
 transport (``cluster``).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
+
+from builddoctor.core.errors import ClusterError
 
 NODE_PROGRAM = "builddoctor.cluster.node_program"
 """The module that a node runs."""
@@ -23,6 +25,17 @@ Amount = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
 
 
 ParcelId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+
+Shape = TypeVar("Shape")
+
+
+def decoded(said: bytes | memoryview, kind: type[Shape]) -> Shape:
+    """What another machine says, as what it has to be. Raises ClusterError with the reason where it is not that."""
+    try:
+        return msgspec.msgpack.decode(said, type=kind)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        # Text that is no UTF-8 and values that are nested too deeply have no error of msgspec's own.
+        raise ClusterError(str(error) or type(error).__name__) from error
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from builddoctor.core.cluster import PackedFile
+from builddoctor.core.cluster import Amount, PackedFile, decoded
+from builddoctor.core.errors import ClusterError
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -23,8 +24,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[PackedFile | None, ...]
     """by their places; None for one that it did not write"""
     printed: bytes
-    peak_mib: float
-    cpu_s: float
+    peak_mib: Amount
+    cpu_s: Amount
 
 
 class Store(Protocol):
@@ -54,13 +55,15 @@ def packed(result: Result) -> bytes:
     return hashlib.sha256(body).digest() + body
 
 
-def unpacked(body: bytes, key: str) -> Result | None:
+def unpacked(body: bytes | bytearray, key: str) -> Result | None:
     """None for what was torn or altered, or has another key."""
-    digest, rest = body[:_DIGEST_BYTES], body[_DIGEST_BYTES:]
+    # A slice of the bytes themselves would be a copy.
+    whole = memoryview(body)
+    digest, rest = whole[:_DIGEST_BYTES], whole[_DIGEST_BYTES:]
     if hashlib.sha256(rest).digest() != digest:
         return None
     try:
-        result = msgspec.msgpack.decode(rest, type=Result)
-    except msgspec.DecodeError:
+        result = decoded(rest, Result)
+    except ClusterError:
         return None
     return result if result.key == key else None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import msgspec
 import pytest
 
 from builddoctor.cluster.client import answer_to, said_by_node
 from builddoctor.core.cluster import Answer, NodeFacts, Parcel
 from builddoctor.core.errors import ClusterError
+from support.messages import no_text, too_deep
 
 PARCEL = Parcel(parcel_id="p1", tool="ptxas", program="d1", words=(), inputs=(), outputs=())
 ANSWER = {"parcel_id": "p1", "status": 0, "printed": b"", "outputs": [], "folder": "/n", "peak_mib": 1.5}
@@ -46,6 +49,14 @@ def test_what_is_no_answer(returned: object) -> None:
 def test_the_answer_to_another_parcel() -> None:
     with pytest.raises(ClusterError, match="what it was sent before"):
         answer_to(PARCEL, msgspec.msgpack.encode({**ANSWER, "parcel_id": "p0"}))
+
+
+@pytest.mark.parametrize("wrong", [no_text, too_deep])
+def test_what_msgspec_has_no_error_of_its_own_for(wrong: Callable[[Mapping[str, object]], bytes]) -> None:
+    with pytest.raises(ClusterError, match="no answer"):
+        answer_to(PARCEL, wrong(ANSWER))
+    with pytest.raises(ClusterError, match="no answer"):
+        said_by_node(NodeFacts, wrong({**FACTS, "budget_mib": 512}))
 
 
 FACTS = {"host": "n", "builddoctor": "1", "machine": "x86_64", "programs": [["ptxas", "d1"]], "cores": 2}

@@ -14,6 +14,7 @@ from builddoctor.cluster.node import Gated, Node, check_disk, file_state
 from builddoctor.cluster.parcels import pack_file
 from builddoctor.core.cluster import NodeFacts, Parcel
 from builddoctor.core.errors import ClusterError
+from support.messages import no_text, too_deep
 
 FACTS = NodeFacts(
     host="node1", builddoctor="1", machine="x86_64", programs=(("ptxas", "d1"),), cores=2, budget_mib=1024.0
@@ -85,6 +86,8 @@ def test_a_node_without_room_says_so(tmp_path: Path) -> None:
         msgspec.msgpack.encode("well"),
         msgspec.msgpack.encode({"tool": "ptxas"}),
         msgspec.msgpack.encode({**msgspec.to_builtins(_parcel()), "inputs": [1]}),
+        no_text(msgspec.to_builtins(_parcel())),
+        too_deep(msgspec.to_builtins(_parcel())),
     ],
 )
 def test_what_is_no_phase_at_all_is_refused(tmp_path: Path, sent: bytes) -> None:
