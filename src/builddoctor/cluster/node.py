@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -46,19 +47,19 @@ def check_disk(folder: Path) -> None:
         raise OSError(errno.ENOSPC, f"its disk is full: {free_mib} MiB are free in {folder} (least: {LEAST_FREE_MIB})")
 
 
-class Gated(msgspec.Struct, frozen=True, kw_only=True):
+class NodeProgram(msgspec.Struct, frozen=True, kw_only=True):
     """One of its programs."""
 
     gate: str
     path: str
     """of the program itself"""
-    was: tuple[int, ...]
+    state_at_start: tuple[int, ...]
     """``file_state`` when its digest was made"""
 
     @property
     def is_another(self) -> bool:
         """Since then."""
-        return file_state(self.path) != self.was
+        return file_state(self.path) != self.state_at_start
 
 
 def file_state(path: str) -> tuple[int, ...]:
@@ -78,7 +79,7 @@ class Node(WorkerPlugin):  # type: ignore[misc]
     def __init__(
         self,
         facts: NodeFacts,
-        programs: Mapping[str, Gated],
+        programs: Mapping[str, NodeProgram],
         env: Mapping[str, str],
         folder: Path,
         say: Callable[[str], None],
@@ -86,7 +87,8 @@ class Node(WorkerPlugin):  # type: ignore[misc]
         """``programs``: by their digests. ``folder``: in which phases have theirs."""
         self.facts = facts
         self._programs = dict(programs)
-        self._taken: dict[str, object] = {}
+        self._lock = threading.Lock()
+        self._taken: dict[str, None] = {}
         self._env = dict(env)
         self._folder = folder
         self._say = say
@@ -153,10 +155,13 @@ class Node(WorkerPlugin):  # type: ignore[misc]
 
     def _takes(self, parcel_id: str) -> bool:
         """For the first time. Two threads may ask of the same one at once."""
-        ours = object()
-        if len(self._taken) >= MOST_REMEMBERED:
-            self._taken.pop(next(iter(self._taken)), None)
-        return self._taken.setdefault(parcel_id, ours) is ours
+        with self._lock:
+            if parcel_id in self._taken:
+                return False
+            if len(self._taken) >= MOST_REMEMBERED:
+                del self._taken[next(iter(self._taken))]
+            self._taken[parcel_id] = None
+            return True
 
 
 def run_parcel(sent: bytes) -> bytes:

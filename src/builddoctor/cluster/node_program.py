@@ -20,7 +20,7 @@ from distributed.security import Security
 
 import builddoctor
 from builddoctor.cluster.keys import security_for
-from builddoctor.cluster.node import Gated, Node, check_disk, file_state
+from builddoctor.cluster.node import Node, NodeProgram, check_disk, file_state
 from builddoctor.cluster.parcels import digests_of
 from builddoctor.cluster.server import NO_PAGES, SETTINGS, quiet
 from builddoctor.core.cluster import NodeFacts
@@ -75,7 +75,7 @@ def _node(settings: NodeSettings, folder: Path, root: SystemRoot, kind: type[Nod
     inside_gcc = Path(os.environ.get("COMPILER_PATH", "").split(":")[0])
     places = [(path, str(overlay / PLACES[name])) for name, path in settings.cuda]
     places += [(path, str(inside_gcc / place)) for place, path in settings.host]
-    gated = {path: Gated(gate=gate, path=path, was=file_state(path)) for path, gate in places}
+    gated = {path: NodeProgram(gate=gate, path=path, state_at_start=file_state(path)) for path, gate in places}
     programs = {digest: gated[path] for digest, path in digests_of(gated).items()}
     reading = MemorySensor(root, env=os.environ, user_limit_mib=settings.memory_mib).read(0.0)
     facts = NodeFacts(

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from builddoctor.cluster import node as node_module
-from builddoctor.cluster.node import Gated, Node, check_disk, file_state
+from builddoctor.cluster.node import Node, NodeProgram, check_disk, file_state
 from builddoctor.cluster.parcels import pack_file
 from builddoctor.core.cluster import NodeFacts, Parcel
 from builddoctor.core.errors import ClusterError
@@ -33,7 +33,9 @@ def _parcel(
 
 
 def _node(folder: Path, said: list[str], path: str = "/nowhere/bin/ptxas") -> Node:
-    return Node(FACTS, {"d1": Gated(gate=path, path=path, was=file_state(path))}, {}, folder, said.append)
+    return Node(
+        FACTS, {"d1": NodeProgram(gate=path, path=path, state_at_start=file_state(path))}, {}, folder, said.append
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_a_full_disk_is_told_from_one_with_room(tmp_path: Path, monkeypatch: pyt
 def test_a_program_is_another_once_its_file_is(tmp_path: Path) -> None:
     path = tmp_path / "ptxas"
     path.write_text("one")
-    program = Gated(gate=str(path), path=str(path), was=file_state(str(path)))
+    program = NodeProgram(gate=str(path), path=str(path), state_at_start=file_state(str(path)))
     assert not program.is_another
     (tmp_path / "new").write_text("two")
     (tmp_path / "new").replace(path)
