@@ -14,7 +14,7 @@ import typer
 
 from builddoctor.cli import options
 from builddoctor.cli.output import JsonOption, print_answer, print_notes
-from builddoctor.cluster.addresses import host_and_port, tls_for, with_port
+from builddoctor.cluster.addresses import store_beside, tls_for, with_port
 from builddoctor.core.cluster import ClusterNode
 from builddoctor.core.errors import UsageError
 from builddoctor.phase_store.folder import DEFAULT_MIB, StoreFolder
@@ -80,20 +80,22 @@ def serve(
 
     address = options.cluster_address(listen)
     security = security_for(address, there, "server")
-    beside = None
+    also_serving = None
     if store:
-        offered = with_port(address, port + 1 if (port := host_and_port(address)[1]) else 0)
+        offered, store_folder = store_beside(address), options.offered_folder(store)
         size_mib = options.store_mib(store_size) if store_size else DEFAULT_MIB
-        server = StoreServer(StoreFolder(Path(options.store_folder(store)), most_mib=size_mib))
-        beside = partial(server.serving, offered, tls_for(address, there, "server"))
+        server = StoreServer(StoreFolder(Path(store_folder), most_mib=size_mib))
+        also_serving = partial(server.serving, offered, tls_for(address, there, "server"))
 
     def ready(at: str, store_port: int | None) -> None:
         lines = [f"builddoctor: serves at {at}; nodes join with `builddoctor worker {at}`"]
         if store_port is not None:
             lines.append(f"builddoctor: builds share {store} with `--store {with_port(at, store_port)}`")
+            if security is None:
+                lines.append("builddoctor: without keys: any user of this machine may read and write these results")
         print_notes(lines)
 
-    serve_forever(address, security, ready, beside)
+    serve_forever(address, security, ready, also_serving)
 
 
 @app.command("status")

@@ -254,15 +254,30 @@ def with_cluster(folder: str) -> Path:
     return keys_folder(folder)
 
 
-_LIKE_AN_ADDRESS = re.compile(r"\w+:/|(tls|tcp|https?):|[\w.-]+:\d+/?$")
+_LIKE_AN_ADDRESS = re.compile(r"\w+:/|(tls|tcp|https?):|(tls|tcp)[^\w.-]|([\w.-]+|\[.*\]):\d+/?$")
 
 
 def _store_address(text: str) -> str:
     """Checked; empty for a folder. Raises UsageError, also for what was meant as an address; ExtraMissingError."""
-    if _LIKE_AN_ADDRESS.match(text) is None or os.path.isdir(text):
+    if not _is_like_an_address(text):
         return ""
     _require_zstandard()
     return checked_store_address(text)
+
+
+def _is_like_an_address(text: str) -> bool:
+    """A folder that is there already is none, whatever its name."""
+    return _LIKE_AN_ADDRESS.match(text) is not None and not os.path.isdir(text)
+
+
+def offered_folder(folder: str) -> str:
+    """As ``store_folder``, of what others are to be given. Raises UsageError for an address."""
+    if _is_like_an_address(folder):
+        raise UsageError(
+            f"--store {folder}: an address, where a folder is to be offered",
+            hint="name the folder; `--listen` says where it is offered",
+        )
+    return store_folder(folder)
 
 
 def store_folder(folder: str) -> str:

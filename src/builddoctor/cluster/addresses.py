@@ -20,6 +20,7 @@ PORT = 8786
 """Dask's own."""
 
 STORE_PORT = PORT + 1
+LAST_PORT = 65535
 
 
 def keys_folder(named: str) -> Path:
@@ -41,12 +42,13 @@ def checked_store_address(address: str) -> str:
 
 def _checked(address: str, what: str, usual: int, *, hint: str, danger: str) -> str:
     """Without TLS it must be this machine's own."""
-    parts = urlsplit(address)
     try:
+        parts = urlsplit(address)
         port, host = usual if parts.port is None else parts.port, parts.hostname or ""
     except ValueError:
         raise UsageError(f"{address} is no address of {what}", hint=hint) from None
-    if parts.scheme not in ("tls", "tcp") or not host or parts.path not in ("", "/"):
+    more = "@" in parts.netloc or parts.path not in ("", "/") or parts.query or parts.fragment
+    if parts.scheme not in ("tls", "tcp") or not host or more:
         raise UsageError(f"{address} is no address of {what}", hint=hint)
     if parts.scheme == "tcp" and not _is_loopback(host):
         raise UsageError(
@@ -65,6 +67,17 @@ def host_and_port(address: str) -> tuple[str, int]:
 def with_port(address: str, port: int) -> str:
     """A checked address with another port."""
     return f"{address.rpartition(':')[0]}:{port}"
+
+
+def store_beside(address: str) -> str:
+    """Where the store of a meeting point is: at the next port; at any one, where that is at any. Raises UsageError."""
+    _, port = host_and_port(address)
+    if port == LAST_PORT:
+        raise UsageError(
+            f"no port is left for a store after that of {address}",
+            hint=f"a lower one, such as `--listen {with_port(address, PORT)}`",
+        )
+    return with_port(address, port + 1 if port else 0)
 
 
 def key_files(folder: Path, role: str) -> tuple[Path, Path]:
@@ -93,7 +106,7 @@ def tls_for(address: str, folder: Path, role: str) -> ssl.SSLContext | None:
             f"the keys in {folder} cannot be read: {error.strerror or error}",
             hint="copy them once more from where `builddoctor cluster keys` was run",
         ) from error
-    # Certificates are for roles: machines get and lose their names.
+    # Any certificate of the authority will do: machines get and lose their names.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     return context

@@ -71,22 +71,22 @@ def serve_forever(
     address: str,
     security: Security | None,
     ready: Callable[[str, int | None], None],
-    beside: Callable[[], AbstractAsyncContextManager[int]] | None = None,
+    also_serving: Callable[[], AbstractAsyncContextManager[int]] | None = None,
 ) -> None:
-    """Until SIGINT or SIGTERM. ``ready`` is given the address, and the port of what is served ``beside``.
+    """Until SIGINT or SIGTERM. ``ready`` is given the address, and the port of what is served by ``also_serving``.
 
     Raises ClusterError where it cannot listen.
     """
     quiet()
     with dask.config.set(SETTINGS):
-        asyncio.run(_serve(address, security, ready, beside))
+        asyncio.run(_serve(address, security, ready, also_serving))
 
 
 async def _serve(
     address: str,
     security: Security | None,
     ready: Callable[[str, int | None], None],
-    beside: Callable[[], AbstractAsyncContextManager[int]] | None,
+    also_serving: Callable[[], AbstractAsyncContextManager[int]] | None,
 ) -> None:
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ async def _serve(
             Scheduler(
                 host=address, security=security or Security(), dashboard=False, dashboard_address=NO_PAGES
             ) as scheduler,
-            beside() if beside is not None else nullcontext() as port,
+            also_serving() if also_serving is not None else nullcontext() as port,
         ):
             ready(scheduler.address, port)
             await done.wait()

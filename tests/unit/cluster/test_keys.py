@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.cluster.addresses import checked_address, checked_store_address, tls_for
+from builddoctor.cluster.addresses import checked_address, checked_store_address, store_beside, tls_for
 from builddoctor.cluster.keys import make_keys, security_for
 from builddoctor.core.errors import ClusterError, UsageError
 
@@ -50,6 +50,10 @@ def test_addresses(given: str, found: str) -> None:
         ("tls://a:b", "no address"),
         ("https://a", "no address"),
         ("tls://a/b", "no address"),
+        ("tls://[::1", "no address"),
+        ("tls://user:word@a:1", "no address"),
+        ("tls://a:1?x=1", "no address"),
+        ("tls://a:1#x", "no address"),
         ("", "no address"),
     ],
 )
@@ -68,6 +72,13 @@ def test_a_stores_address_has_its_own_port_and_its_own_words() -> None:
     with pytest.raises(UsageError, match="no address of a store") as raised:
         checked_store_address("https://build-host")
     assert "--store" in raised.value.hint
+
+
+def test_a_store_beside_a_meeting_point_has_the_next_port() -> None:
+    assert store_beside("tls://[::1]:8786") == "tls://[::1]:8787"
+    assert store_beside("tcp://127.0.0.1:0") == "tcp://127.0.0.1:0"
+    with pytest.raises(UsageError, match="no port is left"):
+        store_beside("tcp://127.0.0.1:65535")
 
 
 def test_keys_that_are_none_are_said(tmp_path: Path) -> None:
