@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import random
 import signal
@@ -19,7 +20,9 @@ import pytest
 from builddoctor.cluster.addresses import host_and_port, tls_for
 from builddoctor.cluster.keys import make_keys
 from builddoctor.cluster.parcels import pack_file
-from builddoctor.phase_store.remote import FORMAT, HERE, REST_S, RemoteStore
+from builddoctor.core.events import PhaseAsked
+from builddoctor.core.phase import PhaseKind
+from builddoctor.phase_store.remote import FORMAT, HERE, MOST_BYTES, REST_S, RemoteStore
 from builddoctor.phase_store.result import Result, packed
 from support.messages import no_text, too_deep, whole
 from support.nodes import Meeting
@@ -233,6 +236,87 @@ class Listener:
         writer.close()
 
 
+def test_an_address_without_a_way_there_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of IPv6 often is: it is not refused, there is no way to it."""
+    listener = Listener("tcp://127.0.0.1:0", lambda _: FORMAT + b" " + HERE + b"\n")
+    with listener.listening():
+        _, port = host_and_port(listener.address)
+        hosts = ["255.255.255.255", "127.0.0.1"]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        store = RemoteStore(f"tcp://store.invalid:{port}", None, answer_s=PATIENCE_S)
+    assert (store.problem, listener.asked) == ("", 1)
+
+
+def rests(store: RemoteStore) -> bool:
+    """Asked anew each time: it changes with its clock."""
+    return store.resting
+
+
+def test_threads_that_fail_at_once_have_one_failure() -> None:
+    """Else each would double the time in which it is left alone."""
+    both = threading.Barrier(2)
+    late = [0.0]
+
+    def say(question: bytes) -> bytes:
+        return FORMAT + b" " + HERE + b"\n" if b"hail" in question else b""
+
+    class Waiting(RemoteStore):
+        async def _talk(self, question: bytes, body: bytes) -> bytearray:
+            given = await super()._talk(question, body)
+            if b"find" in question:
+                both.wait(PATIENCE_S)
+            return given
+
+    listener = Listener("tcp://127.0.0.1:0", say)
+    with listener.listening():
+        store = Waiting(listener.address, None, answer_s=PATIENCE_S, clock=lambda: late[0])
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            asked = [threads.submit(store.find, result(1).key) for _ in range(2)]
+        assert [each.result() for each in asked] == [None, None]
+        assert store.unanswered == 2
+        assert rests(store)
+        late[0] = REST_S
+        assert not rests(store)
+        store.put(result(1))
+        # The second failure: twice as long.
+        late[0] += 2 * REST_S - 1
+        assert rests(store)
+        late[0] += 1
+        assert not rests(store)
+
+
+def test_what_is_no_result_makes_its_rest_longer() -> None:
+    """Each time: an answer that cannot be used is none."""
+    late = [0.0]
+    listener = Listener(
+        "tcp://127.0.0.1:0",
+        lambda question: FORMAT + (b" " + HERE + b"\n" if b"hail" in question else b" found\nnothing"),
+    )
+    with listener.listening():
+        store = RemoteStore(listener.address, None, answer_s=PATIENCE_S, clock=lambda: late[0])
+        for rest_s in (REST_S, 2 * REST_S, 4 * REST_S):
+            assert store.find(result(1).key) is None
+            late[0] += rest_s - 1
+            assert rests(store)
+            late[0] += 1
+            assert not rests(store)
+
+
+def test_a_store_that_was_late_has_answered_all_that_it_was_asked() -> None:
+    """Nobody was there at first, which was said then: nothing is left to be said at the end."""
+    late = [0.0]
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        address = f"tcp://127.0.0.1:{place.getsockname()[1]}"
+    store = RemoteStore(address, None, answer_s=PATIENCE_S, clock=lambda: late[0])
+    assert "refused" in store.problem
+    late[0] = REST_S
+    listener = Listener(address, lambda _: FORMAT + b" none\n")
+    with listener.listening():
+        assert store.find(result(1).key) is None
+    assert (listener.asked, store.unanswered) == (1, 0)
+
+
 def _altered(body: bytes) -> bytes:
     return body[:200] + bytes([body[200] ^ 1]) + body[201:]
 
@@ -298,6 +382,10 @@ def test_a_build_goes_on_without_its_store_and_says_so(tmp_path: Path, keys: Pat
     assert done.returncode == 0, done.stderr
     assert "no store at tls://127.0.0.1:1" in done.stderr
     assert "cluster serve --store" in done.stderr
+    # Nothing is prepared for a store that is left alone.
+    kinds = [each.phase.kind for each in program.records() if isinstance(each, PhaseAsked)]
+    assert PhaseKind.HOST in kinds
+    assert PhaseKind.PREPROCESS not in kinds
     done = _compile(program, source, "--store", "tls://no-such-host.invalid", "--keys", str(keys))
     assert done.returncode == 0, done.stderr
     assert "no store at tls://no-such-host.invalid:8787" in done.stderr
@@ -309,6 +397,9 @@ def test_a_build_goes_on_without_its_store_and_says_so(tmp_path: Path, keys: Pat
         (["--store", "tls:/build-host"], 64, "no address of a store"),
         (["--store", "https://build-host"], 64, "no address of a store"),
         (["--store", "build-host:8787"], 64, "no address of a store"),
+        (["--store", "[::1]:8787"], 64, "no address of a store"),
+        (["--store", "tls://[::1"], 64, "no address of a store"),
+        (["--store", "tls//build-host:87870x"], 64, "no address of a store"),
         (["--store", "tcp://10.0.0.1:8787"], 64, "not encrypted"),
         (["--store", "tls://127.0.0.1", "--store-size", "1GiB"], 64, "--store-size"),
         (["--store", "tls://127.0.0.1", "--keys", "/nowhere"], 67, "ca.pem and client.pem"),
@@ -322,6 +413,25 @@ def test_a_mistyped_store_is_said_before_the_build(tmp_path: Path, words: list[s
     assert says in done.stderr
     assert "hint: " in done.stderr
     assert not (tmp_path / "host.o").exists()
+
+
+@pytest.mark.parametrize(
+    ("listen", "store", "says"),
+    [
+        ("tcp://127.0.0.1:65535", "made", "no port is left for a store"),
+        ("tcp://127.0.0.1:0", "tls://build-host:8787", "a folder is to be offered"),
+        ("tcp://127.0.0.1:0", "[::1]:8787", "a folder is to be offered"),
+    ],
+)
+def test_what_cannot_be_offered_is_said_before_a_folder_is_made(
+    tmp_path: Path, listen: str, store: str, says: str
+) -> None:
+    program = Program(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    done = program.run("cluster", "serve", "--listen", listen, "--store", store)
+    assert done.returncode == 64, done.stderr
+    assert says in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
@@ -341,3 +451,39 @@ def test_the_server_ends_when_it_is_told_to(offered: Offered) -> None:
     with socket.create_connection(host_and_port(offered.address)):
         offered.meeting.server.send_signal(signal.SIGTERM)
         assert offered.meeting.server.wait(PATIENCE_S) == 0
+    assert "Traceback" not in offered.meeting.log("serve")
+
+
+def test_ctrl_c_ends_a_conversation_without_a_word(tmp_path: Path) -> None:
+    made = Offered(tmp_path, None)
+    with contextlib.closing(made.meeting), socket.create_connection(host_and_port(made.address)) as silent:
+        # Half a question: it is being listened to.
+        silent.sendall(FORMAT)
+        assert made.store().problem == ""
+        made.meeting.server.send_signal(signal.SIGINT)
+        assert made.meeting.server.wait(PATIENCE_S) == 0
+    assert "Traceback" not in made.meeting.log("serve")
+
+
+def test_large_results_at_once_wait_for_memory(tmp_path: Path) -> None:
+    """Two that are as large as may be are on their way: what is found meanwhile is sent when one of them is gone."""
+    made = Offered(tmp_path, None)
+    keep = FORMAT + b" keep %s %d\n" % (result(1).key.encode(), MOST_BYTES)
+    with contextlib.closing(made.meeting), contextlib.ExitStack() as left:
+        made.store().put(result(2))
+
+        def asked(words: bytes) -> socket.socket:
+            connection = socket.create_connection(host_and_port(made.address), timeout=PATIENCE_S)
+            connection.sendall(words)
+            return left.enter_context(connection)
+
+        large = [asked(keep) for _ in range(2)]
+        waits = asked(FORMAT + b" find " + result(2).key.encode() + b"\n")
+        for _ in range(5):
+            assert made.store().problem == ""
+        waits.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            waits.recv(1)
+        large[0].close()
+        waits.settimeout(PATIENCE_S)
+        assert waits.makefile("rb").read() == FORMAT + b" found\n" + packed(result(2))

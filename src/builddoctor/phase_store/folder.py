@@ -31,6 +31,11 @@ _NEW = ".new"
 class StoreFolder:
     """One store. Its methods may be called from several threads."""
 
+    # A folder answers at once, and always.
+    problem = ""
+    unanswered = 0
+    resting = False
+
     def __init__(self, folder: Path, *, most_mib: float) -> None:
         """Raises FolderNotWritableError where it cannot be made, UsageError where anybody may write to it."""
         try:
@@ -49,12 +54,18 @@ class StoreFolder:
         self.most_mib = most_mib
         self.refused = 0
         """files that were no results"""
-        self.problem = ""
 
     def find(self, key: str) -> Result | None:
         """The result of that key; None where there is none. One that is no result is removed."""
         found = self._read(key)
         return None if found is None else found[1]
+
+    def size_bytes(self, key: str) -> int:
+        """Of its file; 0 where there is none."""
+        try:
+            return self._path(key).stat().st_size
+        except OSError:
+            return 0
 
     def body(self, key: str) -> bytes | None:
         """The same, as its file holds it."""
@@ -86,7 +97,7 @@ class StoreFolder:
         """Keep it. Raises OSError where it cannot be written; then nothing appears."""
         self.put_body(result.key, packed(result))
 
-    def put_body(self, key: str, body: bytes) -> None:
+    def put_body(self, key: str, body: bytes | bytearray) -> None:
         """The same, packed already."""
         path = self._path(key)
         path.parent.mkdir(exist_ok=True)

@@ -34,7 +34,13 @@ class Store(Protocol):
     refused: int
     """what it gave that was no result"""
     problem: str
-    """why it gives and takes nothing, or did not; empty where it does"""
+    """why the last question that had no answer had none; empty where each had one"""
+    unanswered: int
+    """so many had none, but for whether it is there at all"""
+
+    @property
+    def resting(self) -> bool:
+        """It has failed, and is not asked for now: nothing is to be prepared for it."""
 
     def find(self, key: str) -> Result | None:
         """The result of that key; None where there is none, or it cannot be had."""
@@ -55,7 +61,7 @@ def packed(result: Result) -> bytes:
     return hashlib.sha256(body).digest() + body
 
 
-def unpacked(body: bytes | bytearray, key: str) -> Result | None:
+def unpacked(body: bytes | bytearray | memoryview, key: str) -> Result | None:
     """None for what was torn or altered, or has another key."""
     # A slice of the bytes themselves would be a copy.
     whole = memoryview(body)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from builddoctor.cluster.addresses import tls_for
 from builddoctor.core.check import Check, Status
 from builddoctor.core.errors import (
     BuildImpossibleError,
@@ -45,6 +46,7 @@ from builddoctor.gates.environment import plain_environment
 from builddoctor.gates.overlay import FRONTS, HostTools, host_overlay, toolkit_overlay, triton_overlay
 from builddoctor.gates.subprocesses import run_captured
 from builddoctor.phase_store.folder import DEFAULT_MIB, StoreFolder
+from builddoctor.phase_store.remote import RemoteStore
 from builddoctor.phase_store.result import Store
 from builddoctor.projects.archs import parse_archs
 from builddoctor.projects.build_commands import builds_folder
@@ -247,10 +249,6 @@ def _store(request: RunRequest) -> Store | None:
         return None
     if not request.store_keys:
         return StoreFolder(Path(request.store), most_mib=request.store_mib or DEFAULT_MIB)
-    # Only here: it loads asyncio's TLS.
-    from builddoctor.cluster.addresses import tls_for
-    from builddoctor.phase_store.remote import RemoteStore
-
     return RemoteStore(request.store, tls_for(request.store, Path(request.store_keys), "client"))
 
 

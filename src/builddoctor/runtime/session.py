@@ -280,7 +280,8 @@ class Session:
     async def _look_up(self, connection: Connection, live: LivePhase) -> bool:
         """In the store; False when there is nothing more to do for this gate."""
         assert self._stored is not None
-        if not live.phase.redoable:
+        # While the store is left alone, preprocessing for a key would be for nothing.
+        if not live.phase.redoable or self._stored.resting:
             return True
         returned = await self._unprepared(connection, live)
         if returned is not None and returned.outcome is Outcome.FAILED:

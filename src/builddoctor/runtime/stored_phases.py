@@ -49,6 +49,11 @@ class StoredPhases:
                 "`builddoctor cluster serve --store FOLDER` running there, with the keys that are here?"
             )
 
+    @property
+    def resting(self) -> bool:
+        """Nothing is to be prepared for it now."""
+        return self._store.resting
+
     async def look_up(self, load: Load) -> Sought | None:
         """The phase's result, if there is one; None where its files cannot be read."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._look_up, load)
@@ -97,7 +102,7 @@ class StoredPhases:
 
     async def keep(self, sought: Sought, returned: Returned) -> None:
         """It has ended well: what it wrote is read now, before anything else has it, and put into the store later."""
-        if not sought.likeness.may_be_kept:
+        if self.resting or not sought.likeness.may_be_kept:
             return
         loop = asyncio.get_running_loop()
         contents = await loop.run_in_executor(self._threads, _read_outputs, sought.load)
@@ -106,7 +111,8 @@ class StoredPhases:
 
     def _put(self, likeness: Likeness, contents: list[bytes | None], returned: Returned) -> None:
         try:
-            if (result := _result(likeness, contents, returned)) is not None:
+            # It may have failed since what was written was read; packing is what costs.
+            if not self.resting and (result := _result(likeness, contents, returned)) is not None:
                 self._store.put(result)
         except OSError as error:
             self._problem = self._problem or str(error)
@@ -115,10 +121,18 @@ class StoredPhases:
         """Wait for what is being written, make room, and say what went wrong."""
         self._threads.shutdown(wait=True)
         self._store.close()
-        if problem := self._problem or self._store.problem:
-            self._tell(f"some phases could not be kept or taken: {problem}")
+        if self._problem:
+            self._tell(f"some phases could not be kept or taken: {self._problem}")
+        if times := self._store.unanswered:
+            self._tell(
+                f"the store gave no answer {_times(times)}, and was left alone for a while: {self._store.problem}"
+            )
         if self._store.refused:
             self._tell(f"{self._store.refused} of the store's files were torn or altered: none was used")
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def _read_outputs(load: Load) -> list[bytes | None] | None:
