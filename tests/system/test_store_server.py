@@ -100,6 +100,7 @@ def test_on_the_loopback_it_needs_no_keys(tmp_path: Path) -> None:
     made = Offered(tmp_path, None)
     with contextlib.closing(made.meeting):
         assert made.address.startswith("tcp://127.0.0.1:")
+        made.meeting.await_line("serve", "any user of this machine may read and write")
         made.store().put(result(1))
         assert made.store().find(result(1).key) == result(1)
 

@@ -117,7 +117,7 @@ class RemoteStore:
         except ssl.SSLError as error:
             self._leave_alone(f"other keys, or no TLS there ({error.reason or error})")
             return None
-        except ConnectionResetError:
+        except (BrokenPipeError, ConnectionResetError):
             # What a server says of a certificate is lost where our question comes after it.
             self._leave_alone(HUNG_UP)
             return None
