@@ -237,16 +237,30 @@ class Listener:
         writer.close()
 
 
+def _looked_up(monkeypatch: pytest.MonkeyPatch, port: int, *hosts: str) -> None:
+    """Any name has these addresses."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+
 def test_an_address_without_a_way_there_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of IPv6 often is: it is not refused, there is no way to it."""
     listener = Listener("tcp://127.0.0.1:0", lambda _: FORMAT + b" " + HERE + b"\n")
     with listener.listening():
         _, port = host_and_port(listener.address)
-        hosts = ["255.255.255.255", "127.0.0.1"]
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        _looked_up(monkeypatch, port, "255.255.255.255", "127.0.0.1")
         store = RemoteStore(f"tcp://store.invalid:{port}", None, answer_s=PATIENCE_S)
     assert (store.problem, listener.asked) == ("", 1)
+
+
+def test_an_address_that_says_nothing_leaves_time_for_the_next(
+    monkeypatch: pytest.MonkeyPatch, offered: Offered, keys: Path
+) -> None:
+    _, port = host_and_port(offered.address)
+    with socket.create_server(("127.0.0.2", port)):
+        _looked_up(monkeypatch, port, "127.0.0.2", "127.0.0.1")
+        store = RemoteStore(f"tls://store.invalid:{port}", tls_for("tls://", keys, "client"), answer_s=6.0)
+    assert store.problem == ""
 
 
 def rests(store: RemoteStore) -> bool:
