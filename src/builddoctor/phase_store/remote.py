@@ -130,7 +130,7 @@ class RemoteStore:
         if not given:
             self._leave_alone(HUNG_UP)
             return None
-        end = given.find(b"\n")
+        end = given.find(b"\n", 0, _LINE_BYTES)
         kind, _, word = bytes(given[: max(end, 0)]).partition(b" ")
         rest = memoryview(given)[end + 1 :]
         if kind != FORMAT or word not in answers or len(rest) > MOST_BYTES:
