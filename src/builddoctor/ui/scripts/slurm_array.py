@@ -53,30 +53,63 @@ if [ $# -gt 0 ] && [ "$1" != -- ]; then
   shift
 fi
 top=${MATRIX:-matrix}
-mkdir -p -- "$top/$cell"
+mkdir -p -- "$top"
 top=$(cd -- "$top" && pwd -P)
 folder=$(cd -- "$folder" && pwd -P)
+case $folder/ in
+  "$top"/*) say "the sources lie where their copies go, $top: set MATRIX to another folder"; exit 2 ;;
+esac
 at=$top/$cell
+mkdir -p -- "$at"
 """
 
 _COPY = """\
-# Each cell has its own copy of the sources, without what git ignores at their top: builds of others. It is made anew
-# for a new job, and stays for an attempt more: what did not change keeps its time, and is not compiled again.
+# Each cell has its own copy of the sources, without what git ignores at their top: builds of others. `copied` lists
+# what is in it, and is there once the copy is whole: one that was interrupted is made anew. An attempt more takes it as
+# it is. A new job removes what the sources no longer have and copies what has another size or date, with the date of
+# today: put back with an older one, a build would take it for what it has compiled. What builds have made stays.
 if [ "$attempt" -eq 1 ] || [ ! -e "$at/copied" ]; then
-  # Only what is newer, after a copy that was whole: what an interrupted one has left may be half of a file.
-  whole=
-  [ ! -e "$at/copied" ] || whole=1
-  rm -f -- "$at/copied"
-  mkdir -p -- "$at/source"
-  for each in "$folder"/* "$folder"/.[!.]*; do
-    if [ -e "$each" ] || [ -L "$each" ]; then
-      [ "$each" != "$top" ] || continue
-      # In a folder of another checkout everything may be ignored.
-      [ ! -e "$folder/.git" ] || ! git -C "$folder" check-ignore -q -- "$each" 2>/dev/null || continue
-      cp -a ${whole:+-u} -- "$each" "$at/source/"
+  (
+    export LC_ALL=C
+    again=1
+    if [ -e "$at/copied" ] && [ -d "$at/source" ]; then
+      mv -f -- "$at/copied" "$at/copied.before"
+    else
+      again=
+      rm -rf -- "$at/source"
+      : >"$at/copied.before"
     fi
-  done
-  : >"$at/copied"
+    mkdir -p -- "$at/source"
+    cd -- "$folder"
+    for each in * .[!.]*; do
+      if [ -e "$each" ] || [ -L "$each" ]; then
+        # In a folder of another checkout everything may be ignored.
+        [ ! -e .git ] || ! git check-ignore -q -- "$each" 2>/dev/null || continue
+        # Without the copies themselves, however deep they lie.
+        find "./$each" -samefile "$top" -prune -o -type d -printf 'd 0 0 0 %p\\n' -o -printf '%y %m %s %T@ %p\\n'
+      fi
+    done >"$at/copied.unsorted"
+    sort -o "$at/copied.now" -- "$at/copied.unsorted"
+    comm -13 -- "$at/copied.before" "$at/copied.now" >"$at/copied.new"
+    # No more than names below the folder, whatever they hold.
+    names() { sed -n "s|^$1 [0-7]* [0-9]* [0-9.-]* \\(\\./\\)|\\1|p"; }
+    cd -- "$at/source"
+    comm -23 -- "$at/copied.before" "$at/copied.now" | names . | sort -r | while IFS= read -r each; do
+      # A folder stays where a build has put something into it, unless it is in the way.
+      if [ -d "$each" ] && [ ! -L "$each" ] && [ ! -e "$folder/$each" ] && [ ! -L "$folder/$each" ]; then
+        rmdir -- "$each" 2>/dev/null || :
+      else
+        rm -rf -- "$each"
+      fi
+    done
+    names d <"$at/copied.new" | xargs -r -d '\\n' mkdir -p --
+    cd -- "$folder"
+    names '[^d]' <"$at/copied.new" | xargs -r -d '\\n' cp -a --parents --remove-destination -t "$at/source" --
+    cd -- "$at/source"
+    [ -z "$again" ] || names '[^d]' <"$at/copied.new" | xargs -r -d '\\n' touch -h -c --
+    rm -f -- "$at/copied.before" "$at/copied.unsorted" "$at/copied.new"
+    mv -- "$at/copied.now" "$at/copied"
+  )
 fi
 """
 
