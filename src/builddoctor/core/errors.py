@@ -13,6 +13,7 @@ The codes 67 to 89 are ours; they are chosen clear of 1, 2 (compilers, ninja, ma
 from __future__ import annotations
 
 TO_BE_CONTINUED = 75
+"""The exit code of a build that ``--until`` has stopped."""
 
 
 class BuildDoctorError(Exception):

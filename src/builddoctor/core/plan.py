@@ -15,6 +15,9 @@ from builddoctor.core.recipe import Hazard, Provenance
 
 PLAN_SCHEMA = 1
 
+AROUND_S = 1200.0
+"""Of a build, beside its compilers, for what no recipe knows: configuring, packing, a slow file system."""
+
 StageName = Literal["light", "medium", "heavy", "solo", "rest"]
 
 
@@ -163,7 +166,8 @@ class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
     provenance: Provenance
     differs: tuple[str, ...] = ()
     memory_mib: float
-    """to ask a batch system for: the upper end of its peak, and what stays free"""
+    """to ask a batch system for: the upper end of its peak under builddoctor, and what stays free; in stages it is
+    another figure"""
     peak_mib: float
     makespan_s: float
     makespan_range_s: Range
@@ -190,7 +194,7 @@ class MatrixPlan(msgspec.Struct, frozen=True, kw_only=True):
     """of one job, where there is one"""
     cells: tuple[MatrixCell, ...]
     memory_mib: float
-    """the most that a cell needs, as an array job asks for it"""
+    """the most that a cell needs, as an array job with builddoctor asks for it"""
     makespan_s: float
     """of the longest cell: no array ends sooner"""
     longest: str

@@ -28,6 +28,9 @@ ARCH, PYTHON = "arch", "python"
 MOST_CELLS = 1000
 """Slurm's own default of MaxArraySize is 1001."""
 
+LONGEST_NAME = 200
+"""Characters of a cell's: it is a folder, and no common file system takes more than 255."""
+
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}\Z")
 _VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}\Z")
 _PYTHON = re.compile(r"3\.\d{1,2}t?\Z")
@@ -63,6 +66,10 @@ def read_cells(
     Raises UsageError, also for what is to be excluded and is not there: a mistyped version would be built for hours.
     """
     read = _axes(axes, native)
+    if len({axis.replace("-", "_") for axis in read}) < len(read):
+        raise UsageError(
+            "two axes of the matrix become one variable of the job", hint=f"rename one of {', '.join(read)}"
+        )
     if archs and ARCH in read:
         raise UsageError("architectures are an axis of the matrix already", hint="leave out --arch")
     count = 1
@@ -76,6 +83,12 @@ def read_cells(
         cells = [cell for cell in cells if not all(cell.value(axis) in values for axis, values in unwanted.items())]
     if not cells:
         raise UsageError("nothing is left of the matrix", hint="leave out an --exclude")
+    longest = max((cell.name for cell in cells), key=len)
+    if len(longest) > LONGEST_NAME:
+        raise UsageError(
+            f"the name of a cell is too long for a folder: {longest[:60]}…, {len(longest)} characters",
+            hint=f"shorter values, or fewer axes: {LONGEST_NAME} at most",
+        )
     if len({cell.name for cell in cells}) < len(cells):
         raise UsageError("two cells of the matrix have one name", hint=_HINT)
     return tuple(cells)
@@ -104,7 +117,11 @@ def _named(text: str, option: str) -> tuple[str, tuple[str, ...]]:
 def _canonical(axis: str, value: str, native: tuple[str, ...]) -> str:
     """The same for values that mean the same. Raises UsageError for those that mean nothing."""
     if axis == ARCH:
-        return "+".join(each.sm for each in parse_archs(value, native=native))
+        try:
+            return "+".join(each.sm for each in parse_archs(value, native=native))
+        except UsageError as error:
+            # Its own hint is for --arch.
+            raise UsageError(str(error), hint="--matrix arch=sm_90,sm_100") from None
     if axis == PYTHON and not _PYTHON.match(value):
         raise UsageError(f"not a version of Python: {escaped(value)[:60]!r}", hint="--matrix python=3.11,3.12,3.13t")
     if not _VALUE.match(value):
@@ -115,15 +132,22 @@ def _canonical(axis: str, value: str, native: tuple[str, ...]) -> str:
 def _excluded(text: str, read: Mapping[str, Sequence[str]], native: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
     """By axis: values of the matrix that are meant."""
     unwanted: dict[str, tuple[str, ...]] = {}
+    axis, _, rest = escaped(text)[:100].partition("=")
+    if "," in rest and "=" not in rest:
+        # As an axis is typed; here a cell has all that stands between commas.
+        raise UsageError(
+            f"--exclude {axis}={rest}: no cell has several values of an axis",
+            hint=" ".join(f"--exclude {axis}={value.strip()}" for value in rest.split(",")),
+        )
     for part in text.split(","):
         name, (value,) = _named(part.strip(), "--exclude")
         there = [
             each for each in read.get(name, ()) if _canonical(name, each, native) == _canonical(name, value, native)
         ]
         if not there:
-            known = f"{name} is {', '.join(read[name])}" if name in read else f"its axes are {', '.join(read)}"
+            known = f"{name}={','.join(read[name])}" if name in read else f"the axes {', '.join(read)}"
             raise UsageError(
-                f"--exclude {escaped(part.strip())[:100]}: the matrix has no such cell", hint=f"of the matrix {known}"
+                f"--exclude {escaped(part.strip())[:100]}: the matrix has no such cell", hint=f"the matrix has {known}"
             )
         unwanted[name] = (*unwanted.get(name, ()), *there)
     return unwanted

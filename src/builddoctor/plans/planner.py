@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from builddoctor.core.phase import PhaseKind
-from builddoctor.core.plan import Alternative, Plan, PlanNode, Range, Stage, WithNodes
+from builddoctor.core.plan import AROUND_S, Alternative, Plan, PlanNode, Range, Stage, WithNodes
 from builddoctor.core.recipe import Hazard, PhaseFigures, Recipe, RecipeUnit
 from builddoctor.core.units import format_mib
 from builddoctor.plans.gated import Gated, GatedWork, attempts, free_mib, gated, quickly
@@ -56,10 +56,8 @@ CORE_SHARES = (0.5, 1.0, 2.0)
 MOST_SIMULATED = 800
 """Phases of a build whose alternatives are simulated, each of them; of a larger one they are worked out."""
 
-AROUND_S = 1200.0
 AROUND_SHARE = 0.25
-"""Of each job with a time limit, for what no recipe knows: configuring, packing, a slow file system. As
-``ui.scripts.render_request`` adds to a build's time, and of a short job no more than this share."""
+"""Of each job with a time limit ``AROUND_S`` are for what no recipe knows; of a short one no more than this share."""
 
 DEVICE = (PhaseKind.CICC, PhaseKind.PTXAS)
 

@@ -120,7 +120,7 @@ class _Simulation:
         self._ended_by_kernel: deque[Live] = deque()
         self._ending: dict[int, Live] = {}
         self._failure: Failure | None = None
-        self._stuck = False
+        self._halted = False
         self._kernel_kills = self._kills = self._requeued = 0
         self._lost_s = self._peak_mib = self._over_s = self._running_s = 0.0
         self._warnings: list[str] = []
@@ -131,7 +131,7 @@ class _Simulation:
         for event in first:
             self._feed(event)
         self._open_units()
-        while self._left and self._failure is None and not self._stuck:
+        while self._left and self._failure is None and not self._halted:
             if self._ended_by_kernel:
                 self._over(self._ended_by_kernel.popleft(), Outcome.KILLED_BY_KERNEL)
             else:
@@ -167,7 +167,7 @@ class _Simulation:
         back_s = self._away[0][0] if self._away else math.inf
         to_s = max(self._now_s, min(end_s, bend_s, kill_s, ask_s, over_s, back_s, self._look_s))
         if to_s == math.inf:
-            self._stuck = True
+            self._halted = True
             return
         self._pass_time(to_s, rate)
         if to_s == end_s:
@@ -273,7 +273,7 @@ class _Simulation:
             )
         idle = not self._running and not self._away and not self._asks_due and self._waiting
         self._idle_looks = self._idle_looks + 1 if idle else 0
-        self._stuck = self._stuck or self._idle_looks > IDLE_LOOKS
+        self._halted = self._halted or self._idle_looks > IDLE_LOOKS
         grows = self._grows and self._running
         self._look_s = min(self._look_s, self._next_look_s() if grows else self._now_s + self._rules.quiet_s)
 
@@ -369,7 +369,7 @@ class _Simulation:
         self._feed(ended)
         if outcome is not Outcome.OK:
             again = self._ending.pop(phase_id, None) is None
-            self._stuck = not again or unit.tries > self._rules.most_tries * len(unit.work.phases)
+            self._halted = self._halted or not again or unit.tries > self._rules.most_tries * len(unit.work.phases)
             if again and self._failure is None and self._rules.redo == "unit":
                 unit.at = 0
                 self._ask(unit)
@@ -432,7 +432,7 @@ class _Simulation:
                 self._failure = Failure(unit=live.unit.work.name, kind=live.phase.kind, verdict=action.verdict.value)
             elif isinstance(action, OutOfTime):
                 # What runs is lost with it.
-                self._stuck = True
+                self._halted = True
             elif isinstance(action, Warn):
                 self._warnings.append(action.kind.value)
         if started:

@@ -8,10 +8,11 @@ import pytest
 
 from builddoctor.core.errors import UsageError
 from builddoctor.core.phase import PhaseKind
+from builddoctor.core.plan import AROUND_S
 from builddoctor.core.recipe import Fingerprint, Recipe
 from builddoctor.plans.inputs import ChosenRecipe
 from builddoctor.plans.matrix import MOST_CELLS, Planned, plan_cells, read_cells, together
-from builddoctor.plans.planner import AROUND_S, around_s
+from builddoctor.plans.planner import around_s
 from builddoctor.recipes.match import Distance
 from unit.recipes_made import host, phase, recipe, unit
 
@@ -86,14 +87,24 @@ def test_an_exclude_of_nothing_is_refused() -> None:
     """The same workflow excludes CUDA 12.2.0 of a matrix that has 12.2.2: GitHub says nothing, and builds them."""
     with pytest.raises(UsageError, match=r"cuda=12\.2\.0: the matrix has no such cell") as refused:
         read_cells(FLASH_ATTENTION, ["torch=1.12.1,cuda=12.2.0"])
-    assert refused.value.hint == "of the matrix cuda is 11.8.0, 12.2.2"
+    assert refused.value.hint == "the matrix has cuda=11.8.0,12.2.2"
     with pytest.raises(UsageError) as refused:
         read_cells(["python=3.11"], ["cuda=12"])
-    assert refused.value.hint == "of the matrix its axes are python"
+    assert refused.value.hint == "the matrix has the axes python"
+    with pytest.raises(UsageError) as refused:
+        read_cells(["python=3.11,3.12,3.13"], ["python=3.11,3.12"])
+    assert refused.value.hint == "--exclude python=3.11 --exclude python=3.12"
 
 
 def test_an_exclude_means_the_same_architecture() -> None:
     assert [cell.name for cell in read_cells(["arch=sm_90,sm_100"], ["arch=9.0"])] == ["sm_100"]
+
+
+@pytest.mark.parametrize("value", ["native", "sm_9x"])
+def test_an_architecture_is_corrected_where_it_was_typed(value: str) -> None:
+    with pytest.raises(UsageError, match="not a device architecture") as refused:
+        read_cells([f"arch={value}"])
+    assert refused.value.hint == "--matrix arch=sm_90,sm_100"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +124,8 @@ def test_an_exclude_means_the_same_architecture() -> None:
         ["cuda=a\nb"],
         [f"cuda={','.join(map(str, range(MOST_CELLS + 1)))}"],
         ["x=1-y2,1", "y=2,2-y2"],
+        ["a-b=1", "a_b=2"],
+        [f"{name * 20}={'9' * 40}" for name in "abcd"],
     ],
 )
 def test_what_is_no_matrix_is_refused(axes: list[str]) -> None:
