@@ -226,7 +226,8 @@ def test_no_text_of_a_recipe_is_run_by_a_script(ground: Ground, data: st.DataObj
     plan = data.draw(plans(recipe, str(ground.canary)))
     render = {"sh": render_script, "slurm": render_slurm, "array": _array, "conda": render_conda}[kind]
     script = ground.file(render(recipe, plan, _how(gated)))
-    task = {"SLURM_ARRAY_TASK_ID": "1", "MATRIX": str(ground.folder / f"matrix {next(ground.numbers)}")}
+    task = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"}
+    task["MATRIX"] = str(ground.folder / f"matrix {next(ground.numbers)}")
     folders = {
         "sh": {},
         "slurm": {"SLURM_SUBMIT_DIR": str(ground.sources)},

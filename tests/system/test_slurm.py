@@ -316,7 +316,8 @@ def test_an_array_builds_all_cells_of_a_matrix(
     (matrix / "matrix" / LAST / "go").touch()
     _check_cells(matrix, slurm, job)
     traces = [sorted(each.name for each in (matrix / "matrix" / cell).glob("trace-*")) for cell in CELLS]
-    expected = [["trace-1.jsonl"], ["trace-1.jsonl"], ["trace-1.jsonl"], ["trace-1.jsonl", "trace-2.jsonl"]]
+    first, second = (f"trace-{job}-{attempt}.jsonl" for attempt in (1, 2))
+    expected = [[first], [first], [first], [first, second]]
     assert traces == (expected if how == "gated" else [[], [], [], []])
     assert slurm.jobs() == []
 

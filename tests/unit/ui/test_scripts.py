@@ -203,6 +203,14 @@ def test_an_array_asks_for_the_most_that_a_cell_needs() -> None:
     assert short == render_slurm_array(few, time_limit_s=60.0)
 
 
+def test_an_arrays_head_names_cells_that_it_has() -> None:
+    """What is pasted from it is taken by sbatch."""
+    cells = array_cells(RECIPE, PLAN, HOW)
+    assert "# sbatch --array=1 build.slurm [FOLDER]  that one alone; --array=0-1%1: " in render_slurm_array(cells[:2])
+    assert "# sbatch --array=3 build.slurm [FOLDER]  that one alone; --array=0-3%1: " in render_slurm_array(cells)
+    assert "sbatch --array" not in render_slurm_array(cells[:1]).partition("set -eu")[0]
+
+
 def test_an_array_of_what_does_not_fit_is_refused() -> None:
     cells = array_cells(RECIPE, PLAN, HOW)
     with pytest.raises(MemoryBudgetError):

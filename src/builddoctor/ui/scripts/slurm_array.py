@@ -165,7 +165,7 @@ if [ "$status" -eq 0 ]; then
   exit 0
 fi
 if [ "$attempt" -ge "$most" ]; then
-  say "$cell is not done after $attempt attempts; sbatch --array=$SLURM_ARRAY_TASK_ID goes on from there"
+  say "$cell is not done after $attempt attempts; the same line with --array=$SLURM_ARRAY_TASK_ID goes on from there"
   exit @CONTINUED@
 fi
 say "$cell goes on in another attempt"
@@ -177,7 +177,7 @@ _UNTIL = """\
 # builddoctor begins nothing that cannot end before the signal comes.
 UNTIL=$((${SLURM_JOB_END_TIME:-$((began + @LIMIT@))} - $(date +%s) - 2 * @GRACE@))
 [ "$UNTIL" -gt 0 ] || UNTIL=1
-TRACE=$at/trace-$attempt.jsonl
+TRACE=$at/trace-$SLURM_ARRAY_JOB_ID-$attempt.jsonl
 case ${STORE:-} in "" | /* | *://*) ;; *) STORE=$(pwd -P)/$STORE ;; esac
 export UNTIL TRACE STORE
 """
@@ -228,8 +228,7 @@ def render_slurm_array(cells: Sequence[ArrayCell], *, time_limit_s: float = 0.0)
         "#",
         *comments([f"{counted(len(cells), 'build')} of {' '.join((one.plan.project, one.plan.version)).strip()}."]),
         "#",
-        "# sbatch build.slurm [FOLDER]              all of them, from the folder with the sources, or with its path",
-        "# sbatch --array=2,3 build.slurm [FOLDER]  some of them; --array=0-3%2: two at a time",
+        *_uses(len(cells) - 1),
         "#",
         *comments(
             [
@@ -266,6 +265,18 @@ def render_slurm_array(cells: Sequence[ArrayCell], *, time_limit_s: float = 0.0)
     run = _RUN.replace("@UNTIL@", until if one.how.with_builddoctor else "")
     parts.append(run.replace("@CONTINUED@", str(TO_BE_CONTINUED)))
     return "\n".join(parts)
+
+
+def _uses(last: int) -> list[str]:
+    """``last``: the highest number of a cell."""
+    whole = "# sbatch build.slurm [FOLDER]"
+    if not last:
+        return [f"{whole}  from the folder with the sources, or with its path"]
+    part = f"# sbatch --array={last} build.slurm [FOLDER]"
+    return [
+        f"{whole.ljust(len(part))}  all of them, from the folder with the sources, or with its path",
+        f"{part}  that one alone; --array=0-{last}%1: one at a time",
+    ]
 
 
 def variable(axis: str) -> str:
