@@ -110,9 +110,19 @@ def plan(
         cells = read_cells(matrix, exclude or (), archs=archs, native=native_archs(matrix, env))
         planned = plan_cells(cells, host, choose=choose, time_limit_s=limit_s)
         table = together(planned, time_limit_s=limit_s)
-        trust = planned[0].chosen.distance.trust
-
-        page = partial(matrix_page, table, trust=trust, axes=matrix, exclude=exclude or ())
+        typed = [what]
+        for option, texts in (
+            ("--matrix", matrix),
+            ("--exclude", exclude or []),
+            ("--arch", [arch]),
+            ("--version", [version]),
+            ("--on", [on]),
+            ("--cores", [str(cores)] if cores else []),
+            ("--memory", [memory]),
+            ("--time", [time]),
+        ):
+            typed += [word for text in texts if text for word in (option, text)]
+        page = partial(matrix_page, table, trust=planned[0].chosen.distance.trust, typed=typed)
         _show(table, page, json=json, output=output)
         return
     chosen = choose(archs)

@@ -17,7 +17,7 @@ from builddoctor.core.errors import NoBuildSystemError, UsageError
 from builddoctor.core.plan import Plan
 from builddoctor.core.project import KnownProject
 from builddoctor.core.recipe import Recipe
-from builddoctor.core.units import format_clock, parse_size_mib, parse_span_s, printable, shell_word
+from builddoctor.core.units import escaped, format_clock, parse_size_mib, parse_span_s, printable, shell_word
 from builddoctor.gates.knobs import JOB_KNOBS, THREAD_KNOBS
 from builddoctor.plans.inputs import ChosenRecipe, choose_for_plan, choose_host
 from builddoctor.plans.matrix import plan_cells, read_cells
@@ -42,6 +42,7 @@ TARGETS: dict[str, Callable[[Recipe, Plan, RenderWith], str]] = {
     "conda": render_conda,
 }
 _SCRIPTS = ("sh", "slurm", "conda")
+_CLONES = ("dockerfile", "github-actions")
 
 
 def render(
@@ -58,6 +59,9 @@ def render(
         str, typer.Option("--memory", metavar="SIZE", help="The memory that the build gets, e.g. a container's limit.")
     ] = "",
     arch: options.Archs = "",
+    version: Annotated[
+        str, typer.Option("--version", metavar="V", show_default=False, help="The project's version.")
+    ] = "",
     by_arch: Annotated[bool, typer.Option("--by-arch", help="Stages for each architecture.")] = False,
     matrix: options.Matrix = None,
     exclude: options.Exclude = None,
@@ -90,26 +94,33 @@ def render(
     )
 
     def choose(archs: Sequence[str]) -> ChosenRecipe:
-        return choose_for_plan(recipe, host, archs=archs, version="", env=os.environ, here=Path.cwd())
+        return choose_for_plan(recipe, host, archs=archs, version=version, env=os.environ, here=Path.cwd())
 
     def how_of(chosen: ChosenRecipe, plan: Plan) -> RenderWith:
         return _how(chosen, plan, source=source, tag=tag, image=image, with_builddoctor=with_builddoctor)
 
     if (exclude or time) and not matrix:
-        raise UsageError("--exclude and --time are those of a matrix", hint="--matrix python=3.11,3.12")
+        raise UsageError(f"{'--exclude' if exclude else '--time'} without --matrix", hint="--matrix python=3.11,3.12")
+    if to not in _CLONES and _from_git(source):
+        raise UsageError(
+            f"--to {to} clones nothing, and a repository is no folder: {escaped(source)[:100]}",
+            hint=f"clone it, and give its folder: --source FOLDER; --to {' | '.join(_CLONES)} clones",
+        )
     if matrix:
         if to != "slurm":
             raise UsageError(f"--to {to} has no matrix", hint="--to slurm writes one job of many builds")
         limit_s = parse_span_s(time) if time else 0.0
         cells = read_cells(matrix, exclude or (), archs=wanted, native=native_archs(matrix, os.environ))
         planned = plan_cells(cells, host, choose=choose, by_arch=by_arch, time_limit_s=limit_s)
-        print_notes(
-            f"builddoctor: {each.plan.longest_unit} may take longer than a job of {format_clock(limit_s)} has for "
-            "compilers: it needs a longer --time"
-            for each in [each for each in planned if limit_s and each.plan.attempts is None][:1]
-        )
-        # One for each set of architectures: working it out may have something to say.
-        hows = {archs: how_of(each.chosen, each.plan) for archs, each in {e.cell.archs: e for e in planned}.items()}
+        never = next((each.plan for each in planned if limit_s and each.plan.attempts is None), None)
+        if never is not None:
+            late = f"may take longer than a job of {format_clock(limit_s)} has for compilers: it needs a longer --time"
+            print_notes([f"builddoctor: {never.longest_unit} {late}"])
+        hows: dict[tuple[str, ...], RenderWith] = {}
+        for each in planned:
+            # One for each set of architectures: working it out may have something to say.
+            if each.cell.archs not in hows:
+                hows[each.cell.archs] = how_of(each.chosen, each.plan)
         made = [
             ArrayCell(
                 name=each.cell.name,
@@ -145,7 +156,7 @@ def _write(text: str, to: str, output: str) -> None:
 
 def _how(chosen: ChosenRecipe, plan: Plan, *, source: str, tag: str, image: str, with_builddoctor: bool) -> RenderWith:
     """The project's part of it."""
-    from_git = "://" in source or source.startswith("git@")
+    from_git = _from_git(source)
     if tag and not from_git:
         raise UsageError(f"--tag {tag}: there is no repository to take it from", hint="--source https://…")
     folder = _folder(source, chosen.recipe) if not from_git else None
@@ -177,6 +188,10 @@ def _how(chosen: ChosenRecipe, plan: Plan, *, source: str, tag: str, image: str,
         recipe=chosen.name if not is_file or chosen.name.endswith(".toml") else f"{chosen.name}.toml",
         recipe_is_file=is_file,
     )
+
+
+def _from_git(source: str) -> bool:
+    return "://" in source or source.startswith("git@")
 
 
 def _folder(source: str, recipe: Recipe) -> Path | None:

@@ -22,10 +22,10 @@ def matrix_page(
     width: int,
     signs: Signs,
     trust: str = "",
-    axes: Sequence[str] = (),
-    exclude: Sequence[str] = (),
+    typed: Sequence[str] = (),
 ) -> list[Text]:
-    """All of it. ``trust``: what the first recipe's distance means, in words. ``axes``, ``exclude``: as typed."""
+    """All of it. ``trust``: what the first recipe's distance means, in words. ``typed``: what was asked for, in words
+    that make a job of it."""
     width = max(LEAST_WIDTH, min(width, MOST_WIDTH))
     title = f"{f'{matrix.project} {matrix.version}'.rstrip()}: {plural(len(matrix.cells), 'build')} on {matrix.machine}"
     lines = [Text(signs.words(one_line(title)), style="bold"), Text("")]
@@ -38,11 +38,12 @@ def matrix_page(
         *(("note", note, "") for note in matrix.notes),
     ):
         lines += labelled(label, signs.words(one_line(text)), width, style, cells=LABEL - 1, indent=0)
-    words = [*(f"--matrix {shell_word(axis)}" for axis in axes), *(f"--exclude {shell_word(each)}" for each in exclude)]
-    limit = f" --time {matrix.time_limit_s:.0f}s" if matrix.time_limit_s else ""
-    size = f"{max(1, int(matrix.memory_limit_mib))}MiB"
-    render = f"builddoctor recipe render {shell_word(matrix.project)} --to slurm {' '.join(words)}{limit}"
-    return [*lines, Text(""), Text(f"{'next':<{LABEL}}{render} --cores {matrix.cores} --memory {size}")]
+    if any(cell.too_big for cell in matrix.cells):
+        # No job is made of what does not fit.
+        return lines
+    # The figures above are those of builds under builddoctor: of stages the job would ask for more.
+    words = ["builddoctor", "recipe", "render", *typed, "--to", "slurm", "--with-builddoctor"]
+    return [*lines, Text(""), Text(f"{'next':<{LABEL}}{' '.join(shell_word(each) for each in words)}")]
 
 
 def _what(matrix: MatrixPlan, trust: str) -> Iterator[Row]:

@@ -190,9 +190,55 @@ def test_a_matrix_is_a_table_and_json(shelf: Path, capsys: pytest.CaptureFixture
     assert main(words) == 0
     page = capsys.readouterr().out
     assert [line.split()[0] for line in page.splitlines() if "-cp3" in line][:3] == names
-    (following,) = [line for line in page.splitlines() if line.startswith("next")]
-    assert main(shlex.split(following.removeprefix("next"))[1:]) == 0
-    assert "#SBATCH --array=0-2\n" in capsys.readouterr().out
+    assert main(following(page)) == 0
+    script = capsys.readouterr().out
+    assert "#SBATCH --array=0-2\n" in script
+    assert asked_mib(script) == pytest.approx(told["memory_mib"], abs=ROUNDED_MIB)
+
+
+ROUNDED_MIB = 2.0
+"""What builds hold and what stays free are whole MiB in a script."""
+
+
+def asked_mib(script: str) -> int:
+    (line,) = [line for line in script.splitlines() if line.startswith("#SBATCH --mem=")]
+    return int(line.removeprefix("#SBATCH --mem=").removesuffix("M"))
+
+
+def following(page: str) -> list[str]:
+    """What a matrix's page says comes next, as words of it."""
+    (line,) = [line for line in page.splitlines() if line.startswith("next")]
+    return shlex.split(line.removeprefix("next"))[1:]
+
+
+def test_what_follows_a_matrix_is_the_job_that_was_planned(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A recipe in a file, for architectures, a version and a machine that are typed: with the memory that was said."""
+    path = str(put(shelf.parent, "mine of two", engine()))
+    for more in (
+        ["--arch", "sm_90,sm_100", "--cores", "8", "--memory", "16GiB"],
+        ["--version", "1.9", "--cores", "3", "--memory", "20GiB"],
+        ["--on", "gb200-node"],
+    ):
+        words = ["plan", path, "--matrix", "python=3.11,3.12", *more]
+        assert main([*words, "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert main(words) == 0
+        assert main(following(capsys.readouterr().out)) == 0
+        script = capsys.readouterr().out
+        assert asked_mib(script) == pytest.approx(told["memory_mib"], abs=ROUNDED_MIB)
+        assert f"#SBATCH --cpus-per-task={told['cores']}\n" in script
+        assert (
+            f"# {told['project']} {told['version']} for {', '.join(told['cells'][0]['archs'])} on {told['machine']}"
+            in script
+        )
+
+
+def test_no_job_follows_where_a_build_does_not_fit(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(put(shelf, "big", recipe(unit("big.cu", phase(1e6, 9.0)), unit("small.cu", phase(10.0, 9.0)))))
+    assert main(["plan", path, "--matrix", "python=3.12", "--cores", "2", "--memory", "4GiB"]) == 0
+    page = capsys.readouterr().out
+    assert "too big" in page
+    assert "recipe render" not in page
 
 
 def test_what_a_matrix_does_not_go_with_is_refused(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,9 +251,13 @@ def test_what_a_matrix_does_not_go_with_is_refused(shelf: Path, capsys: pytest.C
         ["plan", path, "--time", "18:00"],
         ["recipe", "render", path, *axis, "--to", "sh"],
         ["recipe", "render", path, "--to", "slurm", "--time", "4h"],
+        ["recipe", "render", path, "--to", "slurm", "--source", "https://example.org/a.git", "--tag", "v1"],
+        ["recipe", "render", path, "--to", "slurm", *axis, "--source", "git@example.org:a.git"],
     ):
         assert main(words) == 64
-        assert "hint" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "hint" in said
+        assert ("--source FOLDER" in said) == ("--source" in words)
 
 
 def test_jobs_of_one_plan_are_counted_too(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:

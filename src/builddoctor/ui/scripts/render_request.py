@@ -14,7 +14,7 @@ import msgspec
 from packaging.version import Version
 
 from builddoctor.core.errors import MemoryBudgetError
-from builddoctor.core.plan import Plan
+from builddoctor.core.plan import AROUND_S, Plan
 from builddoctor.core.recipe import Recipe
 from builddoctor.core.units import escaped, format_mib
 
@@ -29,9 +29,6 @@ PACKAGES = ("setuptools", "wheel", "packaging", "ninja", "cmake")
 
 SPARE_PERCENT = 10
 """Percent of the memory that is kept free at most, as in a gated build (docs/adr/0006)."""
-
-AROUND_S = 1200.0
-"""For what no recipe knows: configuring, packing, a slow file system."""
 
 
 class Variable(msgspec.Struct, frozen=True, kw_only=True):
