@@ -80,7 +80,8 @@ def test_a_runaway_comes_down_to_a_few_lines(failed: Program) -> None:
     assert "struct Stage19" in (folder / "plans.ii").read_text()
     assert reduced["ended"] in ("done", "time")
     assert (reduced["grows_on"], reduced["notes"]) == (True, [])
-    assert reduced["peak_mib"] >= 2 * BEYOND_MIB
+    # It was ended at twice what was asked for; the kernel's last count of it may be some pages less.
+    assert reduced["peak_mib"] >= 1.99 * BEYOND_MIB
     assert f"reduced-plans.ii: {reduced['after_lines']} lines" in (folder / "README.txt").read_text()
     assert still_runs_away(folder)
 
