@@ -108,10 +108,10 @@ def driver_unit(unit_id: str, argv: Sequence[str], cwd: str) -> Unit:
 def tried_out(source: str, output: str, cwd: str) -> bool:
     """A configure step compiles it to see whether it can: by the names that CMake, autoconf and distutils give, or in a
     folder that a setup.py made for it alone (DeepSpeed's ``/tmp/tmpa1b2c3d4/test.c``)."""
-    path = posixpath.join(cwd, source)
-    folder = posixpath.dirname(path)
+    folder = posixpath.dirname(posixpath.join(cwd, source))
     apart = _MADE_FOLDER.fullmatch(folder) is not None and not f"{cwd}/".startswith(f"{folder}/")
-    return apart or bool(_TRIED_OUT.search(path) or _TRIALS_OUTPUT.fullmatch(posixpath.basename(output)))
+    # CMake's own sources lie elsewhere, and are compiled in such a folder.
+    return apart or bool(_TRIED_OUT.search(f"{cwd}/{source}") or _TRIALS_OUTPUT.fullmatch(posixpath.basename(output)))
 
 
 def options_digest(argv: Sequence[str]) -> str:

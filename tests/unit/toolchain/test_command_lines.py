@@ -214,6 +214,7 @@ def test_every_way_to_compile_is_counted(option: str) -> None:
         ("-c CMakeCUDACompilerId.cu", "/b/CMakeFiles/3.25.1/CompilerIdCUDA"),
         ("-c src.cu", "/b/CMakeFiles/CMakeScratch/TryCompile-x1"),
         ("-c /b/CMakeFiles/CMakeTmp/x.cu", "/b"),
+        ("-c /usr/share/cmake/Modules/CMakeCUDACompilerABI.cu -o x.o", "/b/CMakeFiles/CMakeScratch/TryCompile-x1"),
         ("-c conftest.cu -o conftest.o", "/b"),
         ("-c /tmp/tmpk3_9x0ab/test.c -o /tmp/tmpk3_9x0ab/test.o", "/home/me/DeepSpeed"),
     ],
