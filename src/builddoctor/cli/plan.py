@@ -21,7 +21,7 @@ from builddoctor.core.units import escaped, parse_size_mib, parse_span_s
 from builddoctor.doctor.examine import current_folder
 from builddoctor.plans.inputs import ChosenRecipe, PlanHost, choose_for_plan, choose_host, figures_only
 from builddoctor.plans.matrix import plan_cells, read_cells, together
-from builddoctor.plans.planner import make_plan
+from builddoctor.plans.planner import plan_chosen
 from builddoctor.system.root import SystemRoot
 from builddoctor.ui.layout import UNICODE, Signs
 from builddoctor.ui.matrix_page import matrix_page
@@ -126,17 +126,8 @@ def plan(
         _show(table, page, json=json, output=output)
         return
     chosen = choose(archs)
-    made = make_plan(
-        chosen.recipe,
-        name=chosen.name,
-        host=host,
-        archs=chosen.archs,
-        by_arch=by_arch,
-        differs=chosen.distance.words,
-        distance=chosen.distance.value,
-        nodes=_nodes(cluster, keys, host) if cluster else (),
-        time_limit_s=limit_s,
-    )
+    nodes = _nodes(cluster, keys, host) if cluster else ()
+    made = plan_chosen(chosen, host, by_arch=by_arch, nodes=nodes, time_limit_s=limit_s)
     _show(made, partial(plan_page, made, trust=chosen.distance.trust), json=json, output=output)
 
 

@@ -21,7 +21,7 @@ from builddoctor.core.units import escaped, format_clock, parse_size_mib, parse_
 from builddoctor.gates.knobs import JOB_KNOBS, THREAD_KNOBS
 from builddoctor.plans.inputs import ChosenRecipe, choose_for_plan, choose_host
 from builddoctor.plans.matrix import plan_cells, read_cells
-from builddoctor.plans.planner import make_plan
+from builddoctor.plans.planner import plan_chosen
 from builddoctor.projects.build_plan import BuildKind, portable_build
 from builddoctor.projects.catalogue import find_known, recognise
 from builddoctor.recipes.allowed_variables import allowed
@@ -134,15 +134,7 @@ def render(
         _write(render_slurm_array(made, time_limit_s=limit_s), to, output)
         return
     chosen = choose(wanted)
-    plan = make_plan(
-        chosen.recipe,
-        name=chosen.name,
-        host=host,
-        archs=chosen.archs,
-        by_arch=by_arch,
-        differs=chosen.distance.words,
-        distance=chosen.distance.value,
-    )
+    plan = plan_chosen(chosen, host, by_arch=by_arch)
     _write(TARGETS[to](chosen.recipe, plan, how_of(chosen, plan)), to, output)
 
 

@@ -21,7 +21,7 @@ from builddoctor.core.errors import UsageError
 from builddoctor.core.plan import AxisValue, MatrixCell, MatrixPlan, Plan
 from builddoctor.core.units import escaped
 from builddoctor.plans.inputs import ChosenRecipe, PlanHost
-from builddoctor.plans.planner import make_plan
+from builddoctor.plans.planner import plan_chosen
 from builddoctor.projects.archs import parse_archs
 
 ARCH, PYTHON = "arch", "python"
@@ -183,17 +183,7 @@ def plan_cells(
     for cell in cells:
         if cell.archs not in made:
             chosen = choose(cell.archs)
-            plan = make_plan(
-                chosen.recipe,
-                name=chosen.name,
-                host=host,
-                archs=chosen.archs,
-                by_arch=by_arch,
-                differs=chosen.distance.words,
-                distance=chosen.distance.value,
-                alternatives=False,
-                time_limit_s=time_limit_s,
-            )
+            plan = plan_chosen(chosen, host, by_arch=by_arch, alternatives=False, time_limit_s=time_limit_s)
             made[cell.archs] = (chosen, plan)
     return tuple(Planned(cell=cell, chosen=chosen, plan=plan) for cell in cells for chosen, plan in [made[cell.archs]])
 

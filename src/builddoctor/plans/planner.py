@@ -31,7 +31,7 @@ from builddoctor.core.plan import AROUND_S, Alternative, Plan, PlanNode, Range, 
 from builddoctor.core.recipe import Hazard, PhaseFigures, Recipe, RecipeUnit
 from builddoctor.core.units import format_mib
 from builddoctor.plans.gated import Gated, GatedWork, attempts, free_mib, gated, quickly
-from builddoctor.plans.inputs import PlanHost, scaled
+from builddoctor.plans.inputs import ChosenRecipe, PlanHost, scaled
 from builddoctor.plans.staged import UngatedWork
 from builddoctor.recipes.match import page_allowance_mib
 from builddoctor.scheduler.budget import window
@@ -60,6 +60,30 @@ AROUND_SHARE = 0.25
 """Of each job with a time limit ``AROUND_S`` are for what no recipe knows; of a short one no more than this share."""
 
 DEVICE = (PhaseKind.CICC, PhaseKind.PTXAS)
+
+
+def plan_chosen(
+    chosen: ChosenRecipe,
+    host: PlanHost,
+    *,
+    by_arch: bool = False,
+    alternatives: bool = True,
+    nodes: Sequence[PlanNode] = (),
+    time_limit_s: float = 0.0,
+) -> Plan:
+    """Of the recipe that is nearest to what is wanted; the rest as for ``make_plan``."""
+    return make_plan(
+        chosen.recipe,
+        name=chosen.name,
+        host=host,
+        archs=chosen.archs,
+        by_arch=by_arch,
+        differs=chosen.distance.words,
+        distance=chosen.distance.value,
+        alternatives=alternatives,
+        nodes=nodes,
+        time_limit_s=time_limit_s,
+    )
 
 
 def make_plan(
