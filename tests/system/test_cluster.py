@@ -10,7 +10,6 @@ import contextlib
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -26,19 +25,6 @@ from support.nodes import Meeting, Place, await_that
 from support.program import PATIENCE_S
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Path:
-    make_keys(tmp_path / "keys")
-    return tmp_path / "keys"
-
-
-@pytest.fixture
-def meeting(tmp_path: Path, keys: Path) -> Iterator[Meeting]:
-    made = Meeting(tmp_path / "meeting", keys=keys)
-    yield made
-    made.close()
 
 
 def _ends(place: Place, kind: Outcome | None = None) -> list[PhaseEnded]:

@@ -12,14 +12,13 @@ import pickle
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from distributed.core import rpc
 
 from builddoctor.cluster.client import Cluster, Ticket
-from builddoctor.cluster.keys import make_keys, security_for
+from builddoctor.cluster.keys import security_for
 from builddoctor.cluster.parcels import pack, program_digest
 from builddoctor.core.errors import ClusterError
 from builddoctor.core.events import PhaseEnded
@@ -30,19 +29,6 @@ from support.program import PATIENCE_S
 from support.rogue_node import BEFORE, rogue
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Path:
-    make_keys(tmp_path / "keys")
-    return tmp_path / "keys"
-
-
-@pytest.fixture
-def meeting(tmp_path: Path, keys: Path) -> Iterator[Meeting]:
-    made = Meeting(tmp_path / "meeting", keys=keys)
-    yield made
-    made.close()
 
 
 class Recorder:
