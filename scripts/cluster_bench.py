@@ -12,7 +12,7 @@ from builddoctor.scheduler.budget import slots, window
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.simulate.engine import simulate
 from builddoctor.simulate.result import Host, Result, Rules
-from builddoctor.simulate.with_nodes import PORTABLE, WAY_S, WAY_S_PER_MIB, all_seen, as_sent, with_ways
+from builddoctor.simulate.with_nodes import PORTABLE, WAY_S, WAY_S_PER_MIB, all_seen, with_ways
 from builddoctor.simulate.workload import Workload
 from support.measured_builds import from_digest
 from support.workloads import cold, disturbed, warm, without_links
@@ -73,9 +73,7 @@ def cluster() -> list[str]:
                 results = []
                 for seed in range(BUILDS):
                     today = disturbed(measured, share=0.02, times=0.10, seed=seed)
-                    sent = as_sent(today) if nodes else today
-                    past = (as_sent(measured) if nodes else measured) if knows else None
-                    results.append(built(sent, past, cores, gib, sizes_gib))
+                    results.append(built(today, measured if knows else None, cores, gib, sizes_gib))
                 assert not any(each.failure or each.unfinished for each in results)
                 kills += sum(each.kernel_kills for each in results)
                 mean_s = sum(each.makespan_s for each in results) / BUILDS

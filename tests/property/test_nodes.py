@@ -54,8 +54,17 @@ class World:
         self.places: dict[int, str] = {}
         """of those that run; empty for here"""
         self.over: set[int] = set()
+        self.hosts: set[int] = set()
+        self.to_ask: list[int] = []
+        """host code that was just sent: it is preprocessed here, while its node waits"""
 
     def feed(self, fact: Fact) -> None:
+        self.decide(fact)
+        while self.to_ask:
+            self.to_ask.pop()
+            self.ask(PhaseKind.PREPROCESS, portable=False, stored=False, urgent=True)
+
+    def decide(self, fact: Fact) -> None:
         for decision in self.scheduler.handle(fact):
             self.carry_out(decision)
         self.scheduler.check()
@@ -71,18 +80,28 @@ class World:
             assert decision.phase_id not in self.places
             assert decision.phase_id not in self.over
             self.places[decision.phase_id] = decision.node
+            if decision.node and decision.node != STORE and decision.phase_id in self.hosts:
+                self.to_ask.append(decision.phase_id)
         elif isinstance(decision, Requeue):
             self.over.remove(decision.phase_id)
         else:
             assert not isinstance(decision, GiveUp) or decision.phase_id in self.over
             assert not isinstance(decision, Kill) or not self.places[decision.phase_id]
 
-    def ask(self, kind: PhaseKind, *, portable: bool, stored: bool) -> None:
+    def ask(self, kind: PhaseKind, *, portable: bool, stored: bool, urgent: bool = False) -> None:
         self.asked += 1
-        tool = {PhaseKind.HOST: "cc1plus"}.get(kind, kind.value)
         phase = Phase(
-            phase_id=self.asked, unit_id="", kind=kind, source="a.cu", tool=tool, portable=portable, stored=stored
+            phase_id=self.asked,
+            unit_id="",
+            kind=kind,
+            source="a.cu",
+            tool={PhaseKind.HOST: "cc1plus"}.get(kind, kind.value),
+            portable=portable,
+            stored=stored,
+            urgent=urgent,
         )
+        if kind is PhaseKind.HOST:
+            self.hosts.add(self.asked)
         self.feed(PhaseAsked(at_s=self.now_s, phase=phase))
         assert not stored or self.places[self.asked] == STORE
 

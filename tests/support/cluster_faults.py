@@ -36,7 +36,7 @@ NODES = 2
 NODE_MIB = 1024
 HERE_MIB = 1024
 DISK_MIB = 400
-UNITS = 2
+UNITS = 4
 MOST_SENT = 4
 LONGEST_S = 2.0
 """The moment: so long after one of the first phases was sent."""
@@ -124,7 +124,7 @@ class Site:
             "rule cxx\n  command = g++ -O2 -c $in -o $out",
         ]
         for number in range(UNITS):
-            (self.project / f"unit{number}.cu").write_text(kernels(number, count=1))
+            (self.project / f"unit{number}.cu").write_text(kernels(number, count=3))
             lines.append(f"build out/unit{number}.o: cuda unit{number}.cu")
         (self.project / "host.cpp").write_text(HOST)
         lines.append("build out/host.o: cxx host.cpp")
@@ -393,7 +393,7 @@ def _reconnected(site: Site, node: SiteNode) -> None:
 
 def _lower(site: Site, node: SiteNode, draw: random.Random) -> str:
     held_mib = node.group.stat_mib("rss", "anon") + node.group.stat_mib("shmem", "shmem")
-    to_mib = held_mib + draw.uniform(5, 100)
+    to_mib = held_mib + draw.uniform(2, 50)
     while True:
         try:
             node.group.limit(int(to_mib) * MIB)

@@ -54,13 +54,13 @@ def replayed(
         "rule link\n  command = g++ -o $out $in -Wl,@$plan\n",
     ]
     outputs: list[str] = []
-    for number, unit in enumerate(workload.units):
+    for number, (unit, before) in enumerate(zip(workload.units, workload.preprocessed_by, strict=True)):
         lines = []
         for place, phase in enumerate(unit.phases):
             name = f"p{number}.{place}{SUFFIX.get(phase.kind, '.ii')}"
             text = instructions(phase, scale, growth=growth, busy=busy)
-            if phase.kind is PhaseKind.HOST and unit.phases[0].kind is PhaseKind.PREPROCESS:
-                text = f"{preprocessing(unit.phases[0], scale)}{text}"
+            if phase.kind is PhaseKind.HOST and before is not None:
+                text = f"{preprocessing(before, scale)}{text}"
             inputs.append(Input(name=name, text=text, size_bytes=_input_bytes(phase)))
             lines.append(" ".join((PROGRAM.get(phase.kind, phase.kind.value), *_arguments(unit, phase, name))))
         cuda = any(phase.kind is PhaseKind.CUDAFE for phase in unit.phases) or bool(unit.archs)
@@ -68,8 +68,7 @@ def replayed(
         inputs.append(Input(name=source, text="\n".join((*lines, "")), size_bytes=0))
         output = f"u{number}.o"
         if unit.after_all:
-            before = " ".join(outputs)
-            edges.append(f"build u{number}.so: link {before} | {source}\n  plan = {source}\n")
+            edges.append(f"build u{number}.so: link {' '.join(outputs)} | {source}\n  plan = {source}\n")
         else:
             flags = " ".join(f"-gencode=arch=compute_{each},code=sm_{each}" for each in _archs(unit))
             driver = "nvcc" if cuda else "g++"
@@ -96,7 +95,7 @@ def instructions(
 
 
 def preprocessing(phase: PhaseWork, scale: Scale) -> str:
-    """What it takes to make a source ready to be sent: as long as the unit's own preprocessing."""
+    """What it takes to make a source ready to be sent."""
     return f"first {1000 * phase.wall_s * scale.time:.0f} {1024 * phase.peak_mib * scale.memory:.0f}\n"
 
 

@@ -84,6 +84,8 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """another machine can run it, and there may be some"""
     stored: bool = False
     """what it writes is in the store: it need not run"""
+    urgent: bool = False
+    """what it writes is sent with a phase that holds its place on another machine already: it comes first"""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from builddoctor.simulate.of_recipe import AROUND_S, capped, workload
 from builddoctor.simulate.result import Host, Result, Rules
 from builddoctor.simulate.shipped import ExactEstimator, as_shipped
 from builddoctor.simulate.what_if import BETWEEN_PHASES_S, steady
-from builddoctor.simulate.with_nodes import all_seen, as_sent, with_ways
+from builddoctor.simulate.with_nodes import all_seen, with_ways
 from builddoctor.simulate.workload import Workload, lower_bound_s
 
 VARIANTS = ((150, 5), (3_000, 3))
@@ -74,7 +74,7 @@ def gated(work: Workload, host: PlanHost, *, margin: float, nodes: Sequence[Plan
         return Gated(makespan_s=0.0, times_s=nothing, peak_mib=0.0, peaks_mib=nothing, completed=True)
     enough = UNITS_PER_CORE * host.cores * work.phases // len(work.units)
     part, times = capped(_numbered(work), most_phases=min(MOST_AT_ALL, max(MOST_PHASES, enough)))
-    part = as_sent(_steady(part, host)) if nodes else _steady(part, host)
+    part = _steady(part, host)
     count = next((number for phases, number in VARIANTS if part.phases <= phases), 1)
     results = [_simulated(_varied(part, seed), host, margin, nodes=nodes) for seed in range(count)]
     spans = [_whole_s(result, times) for result in results]

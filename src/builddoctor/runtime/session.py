@@ -270,7 +270,7 @@ class Session:
         if load is None:
             return LOST
         if load.before:
-            ended = await self._preprocess(connection, live, load)
+            ended = await self._preprocess(connection, live, load, urgent=bool(live.node))
             if ended.status != 0:
                 return Returned(outcome=Outcome.FAILED, status=ended.status)
             live.warned = os.fsencode(ended.printed or "")
@@ -299,8 +299,8 @@ class Session:
         if self._stored is not None and live.sought is not None:
             await self._stored.keep(live.sought, returned)
 
-    async def _preprocess(self, connection: Connection, live: LivePhase, load: Load) -> Ended:
-        """A compile's own program preprocesses its source here, as a phase of its own."""
+    async def _preprocess(self, connection: Connection, live: LivePhase, load: Load, *, urgent: bool) -> Ended:
+        """A compile's own program preprocesses its source here, as a phase of its own. ``urgent``: a node waits."""
         # Also what is written by halves goes with the phase.
         live.to_remove = os.path.join(load.cwd, load.preprocessed)
         of = live.phase
@@ -312,6 +312,7 @@ class Session:
             source=of.source,
             input_mib=of.input_mib,
             tool=of.tool,
+            urgent=urgent,
         )
         before = LivePhase(phase, gate_pid=live.gate_pid, trusted=live.trusted, cwd=live.cwd)
         self.announce(before)

@@ -286,7 +286,7 @@ class Scheduler:
     def check(self) -> None:
         """Assert the invariants; called by every test that drives a scheduler."""
         assert not self._waiting.keys() & self._running.keys(), "a phase waits and runs"
-        assert len(self._running) <= self._slots
+        assert len(self._running) <= self._slots + 1
         due = [each for each in self._waiting if self._drains_to is None or each.key <= self._drains_to.key]
         kept = (HoldReason.TIME, HoldReason.NODE) if self._nodes else (HoldReason.TIME,)
         idle = [each for each in due if each.held_for not in kept and self._in_turn(each)]
@@ -489,7 +489,7 @@ class Scheduler:
             asked_at_s=now_s,
             queued_at_s=now_s,
             course=course,
-            short=self._estimator.wall_s(phase) <= OVERLAP_S,
+            short=phase.urgent or self._estimator.wall_s(phase) <= OVERLAP_S,
             solo=solo,
             doubtful=self._is_doubtful(phase.unit_id, estimate),
         )
@@ -509,6 +509,11 @@ class Scheduler:
     def _has_larger_place(self, phase: Phase) -> bool:
         """Some node may hold what this machine cannot."""
         return phase.portable and self._nodes.largest_mib(phase.tool) > self._most_budget_mib
+
+    @property
+    def _places(self) -> int:
+        """Phases that may run here at once. With nodes one more, of the short ones alone: nodes wait for some."""
+        return self._slots + bool(self._nodes)
 
     def _keeps_a_place(self) -> bool:
         """One, for what can run nowhere else: preprocessing is what all nodes wait for. Without it 3 nodes brought 2.3
@@ -766,7 +771,7 @@ class Scheduler:
     def _admit(self, now_s: float, asked: int | None = None) -> list[Decision]:
         """Start what may start, of all that wait or only the phase that ``asked`` just now; then release units."""
         decisions: list[Decision] = []
-        if len(self._waiting) and len(self._running) < self._slots:
+        if len(self._waiting) and len(self._running) < self._places:
             self._pass_along_queue(decisions, now_s, asked)
         if self._nodes and len(self._waiting):
             self._send_away(decisions, now_s)
@@ -785,7 +790,7 @@ class Scheduler:
         admission = Admission(
             self._running,
             self._lingering.values(),
-            slots=self._slots,
+            slots=self._places,
             cores=self._cores,
             allowed_mib=self.allowed_mib,
             growth=self._growth,

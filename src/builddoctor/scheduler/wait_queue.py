@@ -8,6 +8,7 @@ Does *not* cover: whether a phase may start (``scheduler.admission``).
 from __future__ import annotations
 
 import math
+import sys
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from operator import itemgetter
@@ -116,7 +117,9 @@ class WaitQueue:
         insort(self._ordered, (waiting.key, phase.phase_id))
 
     def _rank(self, waiting: Waiting) -> float:
-        return -math.inf if waiting.doubtful else -self._priority(waiting.phase)
+        if waiting.phase.urgent:
+            return -math.inf
+        return -sys.float_info.max if waiting.doubtful else -self._priority(waiting.phase)
 
     def order_again(self) -> None:
         """Priorities have changed."""

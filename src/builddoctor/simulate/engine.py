@@ -36,7 +36,7 @@ from builddoctor.core.events import (
     Warn,
 )
 from builddoctor.core.past import PastUnit, UnitKey
-from builddoctor.core.phase import Estimate, Outcome, Phase, Unit
+from builddoctor.core.phase import Estimate, Outcome, Phase, PhaseKind, Unit
 from builddoctor.simulate.result import USUAL, Failure, Host, PhaseRun, Result, Rules
 from builddoctor.simulate.workload import (
     Course,
@@ -109,6 +109,7 @@ class _Simulation:
         self._ends: list[tuple[float, int, int]] = []
         self._bends: list[tuple[float, int, int]] = []
         self._grows = rules.growth != "flat" or any(each.curve for unit in workload.units for each in unit.phases)
+        self._before = workload.preprocessed_by if rules.portable else ()
         self._away: list[tuple[float, int, Live]] = []
         """on other machines, by when they are back"""
         self._kills_due: list[tuple[float, int, int]] = []
@@ -305,13 +306,15 @@ class _Simulation:
                 self._ask(unit)
 
     def _ask(self, unit: Opened) -> None:
-        work: PhaseWork = unit.work.phases[unit.at]
+        live = self._asked(unit.work.phases[unit.at], unit)
+        if live.phase.kind in self._rules.portable:
+            live.phase = msgspec.structs.replace(live.phase, portable=True, tool=live.phase.kind.value)
+        self._feed(PhaseAsked(at_s=self._now_s, phase=live.phase))
+
+    def _asked(self, work: PhaseWork, unit: Opened) -> Live:
         self._last_id += 1
-        phase = work.asks(self._last_id, unit_id(unit.index), unit.work.name)
-        if phase.kind in self._rules.portable:
-            phase = msgspec.structs.replace(phase, portable=True, tool=phase.kind.value)
-        self._waiting[phase.phase_id] = Live(
-            phase=phase,
+        live = Live(
+            phase=work.asks(self._last_id, unit_id(unit.index), unit.work.name),
             unit=unit,
             work_s=max(work.wall_s, LEAST_WORK_S),
             peak_mib=work.peak_mib,
@@ -319,7 +322,8 @@ class _Simulation:
             asked_s=self._now_s,
             queued_s=self._now_s,
         )
-        self._feed(PhaseAsked(at_s=self._now_s, phase=phase))
+        self._waiting[self._last_id] = live
+        return live
 
     def _start(self, action: Admit) -> None:
         live = self._waiting.pop(action.phase_id)
@@ -327,11 +331,10 @@ class _Simulation:
         live.estimate = action.estimate
         live.node = action.node
         if live.node:
-            # It has a core there, and its memory: which of them it gets is the policy's to count.
-            way_s = self._rules.way_s + self._rules.way_s_per_mib * live.phase.input_mib
             live.started_s = self._now_s
             live.tries += 1
-            heapq.heappush(self._away, (self._now_s + way_s + live.work_s, action.phase_id, live))
+            if not self._is_preprocessed_first(live):
+                self._send(live)
             return
         live.started_s, live.from_s, live.killed = self._now_s, self._done_s, False
         live.tries += 1
@@ -341,6 +344,22 @@ class _Simulation:
         heapq.heappush(self._ends, (live.from_s + live.work_s, action.phase_id, live.tries))
         self._next_bend(live)
         self._count_memory(live.peak_mib)
+
+    def _is_preprocessed_first(self, live: Live) -> bool:
+        """Host code is, by this machine: its node waits meanwhile."""
+        before = self._before[live.unit.index]
+        if live.phase.kind is not PhaseKind.HOST or before is None:
+            return False
+        asked = self._asked(before, live.unit)
+        asked.phase = msgspec.structs.replace(asked.phase, urgent=True)
+        asked.before = live
+        self._feed(PhaseAsked(at_s=self._now_s, phase=asked.phase))
+        return True
+
+    def _send(self, live: Live) -> None:
+        """It has a core there, and its memory: which of them it gets is the policy's to count."""
+        way_s = self._rules.way_s + self._rules.way_s_per_mib * live.phase.input_mib
+        heapq.heappush(self._away, (self._now_s + way_s + live.work_s, live.phase.phase_id, live))
 
     def _stop(self, phase_id: int) -> Live:
         live = self._running.pop(phase_id)
@@ -356,7 +375,7 @@ class _Simulation:
             held_mib = min(held_mib, self._host.limit_mib)
         if outcome is Outcome.OK:
             self._note(live)
-            unit.at += 1
+            unit.at += live.before is None
         else:
             self._lost_s += done
             unit.tries += 1
@@ -373,6 +392,8 @@ class _Simulation:
             if again and self._failure is None and self._rules.redo == "unit":
                 unit.at = 0
                 self._ask(unit)
+        elif live.before is not None:
+            self._send(live.before)
         elif unit.at < len(unit.work.phases):
             if self._rules.gap_s > 0:
                 self._asks_due.append((self._now_s + self._rules.gap_s, unit))
@@ -470,6 +491,8 @@ class Live(msgspec.Struct, eq=False):
     killed: bool = False
     node: str = ""
     """the other machine that it runs on"""
+    before: Live | None = None
+    """what is sent once this has ended"""
 
     @property
     def next_bend_s(self) -> float | None:

@@ -13,7 +13,6 @@ from builddoctor.core.events import NodeSeen
 from builddoctor.core.phase import PhaseKind
 from builddoctor.core.plan import PlanNode
 from builddoctor.simulate.result import Rules
-from builddoctor.simulate.workload import UnitWork, Workload
 
 PORTABLE = frozenset((PhaseKind.CUDAFE, PhaseKind.CICC, PhaseKind.PTXAS, PhaseKind.HOST))
 
@@ -36,16 +35,3 @@ def all_seen(nodes: Sequence[PlanNode]) -> list[NodeSeen]:
         NodeSeen(node=f"node{number}", cores=node.cores, budget_mib=node.budget_mib, tools=tools)
         for number, node in enumerate(nodes)
     ]
-
-
-def as_sent(workload: Workload) -> Workload:
-    """Each compile of host code preprocessed before, as one that is sent is: for as long as the unit's own."""
-    return msgspec.structs.replace(workload, units=tuple(_preprocessed(unit) for unit in workload.units))
-
-
-def _preprocessed(unit: UnitWork) -> UnitWork:
-    before = next((phase for phase in unit.phases if phase.kind is PhaseKind.PREPROCESS), None)
-    if before is None:
-        return unit
-    phases = [each for phase in unit.phases for each in ([before, phase] if phase.kind is PhaseKind.HOST else [phase])]
-    return msgspec.structs.replace(unit, phases=tuple(phases))

@@ -86,9 +86,26 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return sum(unit.wall_s for unit in self.units)
 
     @property
+    def preprocessed_by(self) -> tuple[PhaseWork | None, ...]:
+        """For each unit, what makes its host code ready to be sent: its own longest preprocessing; of a unit without
+        any recorded, that of the middle one of the others."""
+        own = [max(map(_preprocessing, unit.phases), key=_length_s, default=None) for unit in self.units]
+        known = sorted((each for each in own if each is not None), key=_length_s)
+        middle = known[len(known) // 2] if known else None
+        return tuple(each or middle for each in own)
+
+    @property
     def peak_mib(self) -> float:
         """The largest single phase."""
         return max((unit.peak_mib for unit in self.units), default=0.0)
+
+
+def _preprocessing(phase: PhaseWork) -> PhaseWork | None:
+    return phase if phase.kind is PhaseKind.PREPROCESS else None
+
+
+def _length_s(phase: PhaseWork | None) -> float:
+    return -1.0 if phase is None else phase.wall_s
 
 
 def unit_id(index: int) -> str:

@@ -19,7 +19,7 @@ from builddoctor.core.events import (
     PhaseEnded,
     Requeue,
 )
-from builddoctor.core.phase import STORE, Outcome
+from builddoctor.core.phase import STORE, Outcome, PhaseKind
 from builddoctor.core.verdict import Verdict
 from builddoctor.scheduler.scheduler import MOST_STRAYED, Scheduler
 from support.schedulers import handle, scheduler_of
@@ -238,3 +238,29 @@ def test_what_the_store_could_not_give_runs_like_any_other() -> None:
     assert any(isinstance(each, Requeue) for each in decisions)
     assert scheduler.waiting == 1
     assert sent(feed(scheduler, ended(1), 2.0)) == [(2, "")]
+
+
+def test_what_a_node_waits_for_comes_first_and_needs_no_core_of_its_own() -> None:
+    """A compile that was sent holds its place there until its source is preprocessed here."""
+    remaining_s = {1: 90.0, 2: 20.0, 3: 90.0, 4: 90.0, 5: 1.0}
+    scheduler = scheduler_of(TableEstimator(dict.fromkeys(remaining_s, 100), remaining_s), slots=1, budget_mib=1000.0)
+    feed(scheduler, node("far", 4000))
+    assert sent(feed(scheduler, asks(1))) == [(1, "")]
+    assert sent(feed(scheduler, asks(2))) == [(2, "far")]
+    for phase_id in (3, 4):
+        assert sent(feed(scheduler, asks(phase_id, portable=False))) == []
+    before = PhaseAsked(phase=phase(5, PhaseKind.PREPROCESS, urgent=True))
+    assert sent(feed(scheduler, before)) == [(5, "")]
+    assert sent(feed(scheduler, ended(5), 1.0)) == []
+    assert sent(feed(scheduler, ended(1), 9.0)) == [(3, "")]
+
+
+def test_of_two_that_nodes_wait_for_one_has_the_place_beyond() -> None:
+    scheduler = scheduler_with(dict.fromkeys(range(1, 6), 100.0), slots=1, nodes={"far": 4000, "near": 4000})
+    assert sent(feed(scheduler, asks(1))) == [(1, "")]
+    for phase_id, name in ((2, "far"), (3, "near")):
+        assert sent(feed(scheduler, asks(phase_id))) == [(phase_id, name)]
+    first, second = (PhaseAsked(phase=phase(each, PhaseKind.PREPROCESS, urgent=True)) for each in (4, 5))
+    assert sent(feed(scheduler, first)) == [(4, "")]
+    assert sent(feed(scheduler, second)) == []
+    assert sent(feed(scheduler, ended(4), 1.0)) == [(5, "")]

@@ -8,7 +8,7 @@ from unit.builders import TableEstimator, phase
 
 def line(priorities: dict[int, float]) -> WaitQueue:
     """A line in which these phases wait, asked in the order of their numbers."""
-    found = WaitQueue(lambda each: priorities[each.phase_id])
+    found = WaitQueue(lambda each: priorities.get(each.phase_id, 0.0))
     table = TableEstimator(dict.fromkeys(priorities, 1.0))
     for at, phase_id in enumerate(sorted(priorities)):
         each = phase(phase_id)
@@ -23,6 +23,16 @@ def order(found: WaitQueue) -> list[int]:
 def test_the_most_urgent_come_first_then_the_oldest() -> None:
     """Equal priorities go by age."""
     assert order(line({1: 1.0, 2: 5.0, 3: 5.0, 4: 0.0})) == [2, 3, 1, 4]
+
+
+def test_what_a_node_waits_for_comes_before_what_may_not_fit() -> None:
+    """And both before all others."""
+    found = line({1: 5.0})
+    estimate = TableEstimator({1: 1.0}).estimate(phase(1))
+    for phase_id, urgent, doubtful in ((2, False, True), (3, True, False)):
+        each = phase(phase_id, urgent=urgent)
+        found.add(Waiting(phase=each, estimate=estimate, asked_at_s=9.0, queued_at_s=9.0, doubtful=doubtful))
+    assert order(found) == [3, 2, 1]
 
 
 def test_who_leaves_is_gone_and_known_no_more() -> None:

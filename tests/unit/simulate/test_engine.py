@@ -18,10 +18,13 @@ from builddoctor.core.events import (
     UnitEnded,
 )
 from builddoctor.core.phase import Outcome, PhaseKind
+from builddoctor.core.plan import PlanNode
+from builddoctor.estimation.estimator import LearningEstimator
 from builddoctor.simulate.baselines import NO_ESTIMATE, FixedJobs, fixed
 from builddoctor.simulate.engine import simulate
 from builddoctor.simulate.result import Host, Result, Rules
 from builddoctor.simulate.shipped import ExactEstimator, scheduler
+from builddoctor.simulate.with_nodes import WAY_S, all_seen, with_ways
 from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload
 from support.schedulers import scheduler_of
 from support.workloads import held_of, mean_share
@@ -334,3 +337,34 @@ def test_what_holds_still_is_looked_at_again_after_its_rest() -> None:
 
     assert sum(sizes(1.0)) < 0.5 * sum(sizes(0.0))
     assert max(sizes(1.0)) == 2
+
+
+def test_host_code_that_is_sent_is_preprocessed_here_while_its_node_waits() -> None:
+    """On one core of this machine: one unit, and twice the preprocessing of the other, whose compile is sent."""
+    units = (
+        UnitWork(name="a.cu", phases=(work_of(PhaseKind.PREPROCESS, 30.0),)),
+        UnitWork(name="b.cpp", phases=(work_of(PhaseKind.PREPROCESS, 1.0), work_of(PhaseKind.HOST, 10.0))),
+    )
+    workload, on = Workload(name="two", units=units), host(cores=1)
+    policy = scheduler_of(LearningEstimator(), slots=1, cores=1, budget_mib=on.budget_mib)
+    nodes = all_seen((PlanNode(cores=1, budget_mib=1000.0),))
+    result = simulate(workload, policy, on, with_ways(UNSEEN), first=nodes)
+    assert result.makespan_s == pytest.approx(32.0)
+    assert [each.kind for each in result.phases if each.unit == "b.cpp"] == [
+        *(PhaseKind.PREPROCESS, PhaseKind.PREPROCESS, PhaseKind.HOST)
+    ]
+    assert [each.ended_s for each in result.phases if each.unit == "b.cpp"] == pytest.approx([2.0, 4.0, 14.0 + WAY_S])
+
+
+def test_a_unit_of_host_code_alone_is_preprocessed_as_long_as_the_middle_one() -> None:
+    short, long = (work_of(PhaseKind.PREPROCESS, wall_s) for wall_s in (0.1, 0.4))
+    made = (
+        UnitWork(name="a.cu", phases=(short, long)),
+        UnitWork(name="b.cpp", phases=(work_of(PhaseKind.HOST, 10.0),)),
+    )
+    assert Workload(name="two", units=made).preprocessed_by == (long, long)
+    assert Workload(name="one", units=made[1:]).preprocessed_by == (None,)
+
+
+def work_of(kind: PhaseKind, wall_s: float) -> PhaseWork:
+    return PhaseWork(kind=kind, peak_mib=10.0, wall_s=wall_s)
