@@ -84,7 +84,10 @@ def serve(
     if store:
         offered, store_folder = store_beside(address), options.offered_folder(store)
         size_mib = options.store_mib(store_size) if store_size else DEFAULT_MIB
-        server = StoreServer(StoreFolder(Path(store_folder), most_mib=size_mib))
+        server = StoreServer(
+            StoreFolder(Path(store_folder), most_mib=size_mib),
+            said=lambda text: print_notes([f"builddoctor: store: {text}"]),
+        )
         also_serving = partial(server.serving, offered, tls_for(address, there, "server"))
 
     def ready(at: str, store_port: int | None) -> None:

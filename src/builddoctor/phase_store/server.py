@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import re
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from builddoctor.cluster.addresses import host_and_port
 from builddoctor.core.errors import ClusterError
@@ -34,8 +34,10 @@ _KEY = re.compile(rb"[0-9a-f]{64}")
 class StoreServer:
     """One folder, for as long as it is offered."""
 
-    def __init__(self, store: StoreFolder) -> None:
+    def __init__(self, store: StoreFolder, said: Callable[[str], None]) -> None:
+        """``said`` is told of each who was refused."""
         self._store = store
+        self._said = said
         self._free = asyncio.Semaphore(MOST_AT_ONCE)
         self._memory = _Memory(MOST_IN_MEMORY)
         self._talks: set[asyncio.Task[None]] = set()
@@ -47,6 +49,8 @@ class StoreServer:
         """Gives the port. Raises ClusterError where it cannot listen."""
         host, port = host_and_port(address)
         self._held_mib = self._store.make_room()
+        if tls is not None:
+            tls.sslobject_class = _telling(self._said)
         try:
             server = await asyncio.start_server(self._meet, host, port, ssl=tls)
         except OSError as error:
@@ -118,6 +122,22 @@ class StoreServer:
             if self._held_mib > self._store.most_mib:
                 self._held_mib = await asyncio.to_thread(self._store.make_room)
         return KEPT
+
+
+def _telling(said: Callable[[str], None]) -> type[ssl.SSLObject]:
+    """For what asyncio keeps to itself: the other side's certificate is not one of ours, or it speaks no TLS."""
+
+    class Telling(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as error:
+                said(f"refused: TLS handshake failed: {error.reason or error}")
+                raise
+
+    return Telling
 
 
 class _Memory:
