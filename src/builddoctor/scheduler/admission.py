@@ -15,7 +15,7 @@ from builddoctor.core.events import HoldReason
 from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, Phase
 from builddoctor.estimation.growth import Growth
-from builddoctor.scheduler.course_forecast import CourseForecast, Steps, by_course, by_growth, staying
+from builddoctor.scheduler.course_forecast import CourseForecast, CourseForecasts, Outlook, Steps, by_course, by_growth
 from builddoctor.scheduler.forecast import Forecast, Ramp, end_s, ramp
 from builddoctor.scheduler.running_set import SURE_SHARE, Load, Running, RunningSet, risk_share
 from builddoctor.scheduler.wait_queue import KeptPlace, Waiting
@@ -56,9 +56,7 @@ class Admission:
         self._forecasts: dict[int, Forecast] = {}
         self._ramps: list[tuple[float, Ramp]] | None = None
         self._most_urgent: tuple[float, float, float] | None = None
-        self._ahead: list[tuple[float, Steps, float]] | None = None
-        """(urgency of its unit after it, its steps, its size) of each that runs, the most urgent first"""
-        self._course_forecasts: dict[int, CourseForecast] = {}
+        self._ahead: CourseForecasts | None = None
         self._courses_known = courses_known
         self._tries = TRIES if growth.seen or courses_known else 0
         self._estimates = ESTIMATES
@@ -126,7 +124,9 @@ class Admission:
     def taken(self, waiting: Waiting) -> None:
         """This phase starts: it is one of ``running`` from now on."""
         self._load = self._load_with(waiting)
-        self._ramps = self._ahead = self._most_urgent = self._largest_next_mib = None
+        self._ramps = self._most_urgent = self._largest_next_mib = None
+        if self._ahead is not None:
+            self._ahead.add(self._outlook(next(reversed(self._running))))
         if self._first is not None and self._wall_s(waiting.phase) > self._first[0]:
             self._first = (self._first[0], self._first[1] - waiting.estimate.peak_mib)
 
@@ -222,21 +222,13 @@ class Admission:
     def _course_forecast_for(self, urgency: float) -> CourseForecast:
         """The same, where courses are known."""
         if self._ahead is None:
-            self._course_forecasts = {}
-            self._ahead = [
-                (self._urgency(run.phase.unit_id, run.left_after_s), self._steps_of(run), run.expected_mib)
-                for run in self._running
-            ]
-            self._ahead.sort(key=lambda each: -each[0])
-        urgent = sum(after > urgency for after, _, _ in self._ahead)
-        if urgent not in self._course_forecasts:
-            stay = [staying(steps, size_mib) for _, steps, size_mib in self._ahead[:urgent]]
-            self._course_forecasts[urgent] = CourseForecast([*stay, *[steps for _, steps, _ in self._ahead[urgent:]]])
-        return self._course_forecasts[urgent]
+            self._ahead = CourseForecasts(map(self._outlook, self._running))
+        return self._ahead.beside(urgency)
 
-    def _steps_of(self, run: Running) -> Steps:
+    def _outlook(self, run: Running) -> Outlook:
         elapsed_s = self._now_s - run.admitted_at_s
-        return self._steps(run.phase, run.course, run.expected_mib, now_mib=run.rss_mib, elapsed_s=elapsed_s)
+        steps = self._steps(run.phase, run.course, run.expected_mib, now_mib=run.rss_mib, elapsed_s=elapsed_s)
+        return Outlook(self._urgency(run.phase.unit_id, run.left_after_s), steps, run.expected_mib)
 
     def _steps(
         self, phase: Phase, course: Course, peak_mib: float, *, now_mib: float = 0.0, elapsed_s: float = 0.0

@@ -12,8 +12,11 @@ course says of now.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
+
+import msgspec
 
 from builddoctor.core.past import Course
 
@@ -37,8 +40,10 @@ def by_course(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: flo
     off_s = OFF_SHARE * wall_s + OFF_S
     left: list[tuple[float, float]] = []
     for (until, share), (_, after) in pairwise(course):
-        mib, after_mib = share * peak_mib, after * peak_mib
         turn_s = until * wall_s - elapsed_s + (off_s if after < share else -off_s)
+        if turn_s <= 0.0 and not left:
+            continue
+        mib, after_mib = share * peak_mib, after * peak_mib
         # What is higher begins early, in the place of what is lower before it.
         while left and after_mib > left[-1][1] and turn_s < left[-1][0]:
             mib = max(mib, left.pop()[1])
@@ -58,13 +63,10 @@ def by_growth(*, now_mib: float, full_mib: float, full_s: float, end_s: float) -
     return [*[(rise_s * step, now_mib + rise_mib * step) for step in range(1, GROWTH_STEPS)], (end_s, full_mib)]
 
 
-def staying(steps: Steps, size_mib: float) -> Steps:
-    """As ``steps``, and ``size_mib`` for ever after: what it frees is not to be had."""
-    return [*steps, (math.inf, size_mib)]
-
-
 def _at_least(steps: list[tuple[float, float]], now_mib: float, for_s: float) -> Steps:
     """What is held now does not go at once."""
+    if steps[0][0] > for_s and steps[0][1] >= now_mib:
+        return steps
     at = 0
     while at < len(steps) and steps[at][0] <= for_s:
         steps[at] = (steps[at][0], max(steps[at][1], now_mib))
@@ -74,14 +76,50 @@ def _at_least(steps: list[tuple[float, float]], now_mib: float, for_s: float) ->
     return steps
 
 
-class CourseForecast:
-    """All running phases together, taken once and asked many times."""
+class Outlook(msgspec.Struct, frozen=True):
+    """What one running phase will hold."""
 
-    def __init__(self, running: Iterable[Steps]) -> None:
-        ahead = list(running)
-        # (moment, what is held more from then on)
-        changes = sorted(chain.from_iterable(map(_changes, ahead)))
-        held_mib = sum([steps[0][1] for steps in ahead])
+    urgency: float
+    """of its unit, after it"""
+    steps: Steps
+    size_mib: float
+    """what it frees when it ends, and a more urgent unit may want"""
+
+
+class CourseForecasts:
+    """All running phases together, taken once and asked for phases of every urgency."""
+
+    def __init__(self, running: Iterable[Outlook]) -> None:
+        self._running = sorted(running, key=_urgent_first)
+        self._changes = sorted(chain.from_iterable(_changes(each.steps) for each in self._running))
+        self._forecasts: dict[int, CourseForecast] = {}
+
+    def add(self, started: Outlook) -> None:
+        """One more runs; the others have not changed."""
+        insort(self._running, started, key=_urgent_first)
+        self._changes = sorted([*self._changes, *_changes(started.steps)])
+        self._forecasts = {}
+
+    def beside(self, urgency: float) -> CourseForecast:
+        """For a phase of this urgency: what more urgent units free is not for it."""
+        count = bisect_left(self._running, -urgency, key=_urgent_first)
+        if count not in self._forecasts:
+            kept = [(each.steps[-1][0], each.size_mib) for each in self._running[:count]]
+            held_mib = sum([each.steps[0][1] for each in self._running])
+            self._forecasts[count] = CourseForecast(
+                held_mib, sorted([*self._changes, *kept]) if kept else self._changes
+            )
+        return self._forecasts[count]
+
+
+def _urgent_first(outlook: Outlook) -> float:
+    return -outlook.urgency
+
+
+class CourseForecast:
+    """What is held from now on: ``held_mib``, and so much more from each moment on; moments ascend."""
+
+    def __init__(self, held_mib: float, changes: Sequence[tuple[float, float]]) -> None:
         self._until_s = [*[at_s for at_s, _ in changes], math.inf]
         self._held_mib = list(accumulate([change_mib for _, change_mib in changes], initial=held_mib))
         self._most_mib = max(self._held_mib)
@@ -105,4 +143,4 @@ class CourseForecast:
 def _changes(steps: Steps) -> list[tuple[float, float]]:
     changes = [(until_s, after_mib - mib) for (until_s, mib), (_, after_mib) in pairwise(steps)]
     end_s, last_mib = steps[-1]
-    return [*changes, (end_s, -last_mib)] if end_s < math.inf else changes
+    return [*changes, (end_s, -last_mib)]

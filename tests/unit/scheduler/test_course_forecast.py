@@ -13,10 +13,11 @@ from builddoctor.scheduler.course_forecast import (
     OFF_S,
     OFF_SHARE,
     CourseForecast,
+    CourseForecasts,
+    Outlook,
     Steps,
     by_course,
     by_growth,
-    staying,
 )
 
 HILL = ((0.3, 0.4), (0.6, 1.0), (1.0, 0.5))
@@ -54,6 +55,10 @@ def test_a_dip_that_is_no_longer_than_times_are_uncertain_is_none() -> None:
     steps = by_course(dip, now_mib=0.0, peak_mib=1000.0, elapsed_s=0.0, wall_s=100.0)
     assert [mib for _, mib in steps] == [800.0, 1000.0]
     assert steps[0][0] == pytest.approx(52 - OFF_OF_100_S)
+
+
+def beside(running: list[Steps], *, size_mib: float = 0.0, urgency: float = 0.0) -> CourseForecast:
+    return CourseForecasts(Outlook(0.0, steps, size_mib) for steps in running).beside(urgency)
 
 
 courses = st.lists(st.tuples(st.integers(1, 999), st.integers(1, 1000)), min_size=1, max_size=8).map(
@@ -94,10 +99,26 @@ def test_a_phase_without_a_course_grows_as_its_kind() -> None:
 def test_what_falls_makes_room_for_what_rises() -> None:
     """800 MiB fall to 200 before the newcomer comes to its 800; what is more urgent keeps its own for the next."""
     running, newcomer = [(5.0, 800.0), (60.0, 200.0)], [(10.0, 100.0), (30.0, 800.0)]
-    assert CourseForecast([running]).fits(newcomer, 1000.0)
-    assert not CourseForecast([running]).fits(newcomer, 999.0)
-    assert not CourseForecast([staying(running, 800.0)]).fits([(70.0, 300.0)], 1050.0)
-    assert CourseForecast([]).fits(newcomer, 800.0)
+    assert beside([running]).fits(newcomer, 1000.0)
+    assert not beside([running]).fits(newcomer, 999.0)
+    assert not beside([running], size_mib=800.0, urgency=-1.0).fits([(70.0, 300.0)], 1050.0)
+    assert beside([]).fits(newcomer, 800.0)
+
+
+def test_one_more_is_added_to_those_that_were_there() -> None:
+    """In its place by urgency; what is as urgent as the candidate frees its memory for it."""
+    first, second, third = (
+        Outlook(urgency, [(end_s, 100.0)], 100.0) for urgency, end_s in ((9, 5.0), (1, 9.0), (5, 2.0))
+    )
+    grown = CourseForecasts([first, second])
+    assert grown.beside(0.0).fits([(20.0, 100.0)], 300.0)
+    grown.add(third)
+    for urgency, most in ((9.0, 400.0), (5.0, 400.0), (0.0, 400.0)):
+        assert grown.beside(urgency).fits([(1.0, 100.0)], most)
+        assert not grown.beside(urgency).fits([(1.0, 100.0)], most - 1)
+    late = [(3.0, 0.0), (20.0, 100.0)]
+    assert grown.beside(5.0).fits(late, 300.0)
+    assert not grown.beside(4.0).fits(late, 300.0)
 
 
 @given(
@@ -111,7 +132,7 @@ def test_the_sum_is_that_of_each_moment(running: list[list[int]], candidate: lis
     most = max(
         sum(at(steps, moment + 0.5) for steps in [*together, newcomer]) for moment in range(math.ceil(newcomer[-1][0]))
     )
-    forecast = CourseForecast(together)
+    forecast = beside(together)
     assert forecast.fits(newcomer, most)
     assert not forecast.fits(newcomer, most - 0.5)
 
