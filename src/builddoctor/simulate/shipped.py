@@ -73,6 +73,7 @@ class ExactEstimator:
 
     def __init__(self, workload: Workload, *, margin: float = 0.0) -> None:
         self._phases = {unit_id(index): unit.phases for index, unit in enumerate(workload.units)}
+        self._before = {unit_id(index): phase for index, phase in enumerate(workload.preprocessed_by)}
         self._margin = margin
         self._asked: dict[str, int] = {}
         self._at: dict[int, int] = {}
@@ -126,6 +127,10 @@ class ExactEstimator:
         return [ExpectedPhase(each.peak_mib, self._margin * each.peak_mib, each.wall_s) for each in works]
 
     def _remaining(self, phase: Phase) -> tuple[PhaseWork, ...]:
+        if phase.urgent:
+            # It is none of the unit's own.
+            before = self._before[phase.unit_id]
+            return () if before is None else (before,)
         at = self._at.get(phase.phase_id)
         if at is None:
             at = self._at[phase.phase_id] = self._asked.get(phase.unit_id, 0)

@@ -339,14 +339,16 @@ def test_what_holds_still_is_looked_at_again_after_its_rest() -> None:
     assert max(sizes(1.0)) == 2
 
 
-def test_host_code_that_is_sent_is_preprocessed_here_while_its_node_waits() -> None:
+@pytest.mark.parametrize("knows", [False, True])
+def test_host_code_that_is_sent_is_preprocessed_here_while_its_node_waits(*, knows: bool) -> None:
     """On one core of this machine: one unit, and twice the preprocessing of the other, whose compile is sent."""
     units = (
         UnitWork(name="a.cu", phases=(work_of(PhaseKind.PREPROCESS, 30.0),)),
         UnitWork(name="b.cpp", phases=(work_of(PhaseKind.PREPROCESS, 1.0), work_of(PhaseKind.HOST, 10.0))),
     )
     workload, on = Workload(name="two", units=units), host(cores=1)
-    policy = scheduler_of(LearningEstimator(), slots=1, cores=1, budget_mib=on.budget_mib)
+    estimator = ExactEstimator(workload) if knows else LearningEstimator()
+    policy = scheduler_of(estimator, slots=1, cores=1, budget_mib=on.budget_mib)
     nodes = all_seen((PlanNode(cores=1, budget_mib=1000.0),))
     result = simulate(workload, policy, on, with_ways(UNSEEN), first=nodes)
     assert result.makespan_s == pytest.approx(32.0)
