@@ -110,7 +110,7 @@ MOST_FIXES = 3
 
 LAST_WORDS = 3
 ENDS_BADLY = re.compile(
-    r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with code (?!0\b)\d|\bAborted\b"
+    r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with (?:code )?(?!0\b)\d|\bAborted\b"
     r"|^The configuration failed"
 )
 
@@ -236,19 +236,41 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
         return cause
     for among in _by_step(reading, facts):
         errors = [each for each in among if each.weight in (Weight.HINTS, Weight.GUESSES, Weight.SHOWS)]
-        if (first := _innermost([each for each in errors if each.entry != WRAPPER] or errors)) is not None:
+        if (first := _innermost([each for each in errors if not _wraps(each)] or errors)) is not None:
             if cause is not None and layer_of(cause.entry) <= layer_of(first.entry):
                 return cause
             # A wrapper alone: what a tool said in words that nobody knows stands beside it.
-            said = _said_near(reading, first.line) if first.entry == WRAPPER else None
+            said = _said_near(reading, first.line) if _wraps(first) else _said_within(reading, first)
             return said or _end_of_chain(first, among)
     driver = _innermost(each for each in reading.findings if each.weight is Weight.TRAILS)
     return None if driver is None else _said_near(reading, driver.line) or driver
 
 
 WRAPPER, CHAIN = "wrapper-said", "chain-said"
+RAISED = frozenset(("python-raised", "python-raised-below"))
+LINES_TO_QUOTED = 12
 CHAIN_LINES = 6
 """from an error to the last of what it names as its causes"""
+
+
+def _wraps(found: Finding) -> bool:
+    return found.entry == WRAPPER or _WRAPS.search(found.text) is not None
+
+
+def _said_within(reading: Reading, found: Finding) -> Finding | None:
+    """Of an exception that another one caused: that one, though nobody knows its name. Of a message that quotes the
+    output of a program: the first line of that which speaks of an error."""
+    lines = _lines_of(reading)
+    numbered = sorted(lines.items())
+    if found.entry in RAISED:
+        first = _exception([each for each in numbered if each[0] < found.line])
+        told = first is not None and ": " in first.text and _CAUSED in lines.values()
+        return _shown(first.line, first.text) if first is not None and told else None
+    quotes = next((line for line, text in numbered if line >= found.line and _QUOTES.search(text)), None)
+    if quotes is None or quotes - found.line > LINES_TO_QUOTED:
+        return None
+    within = [each for each in numbered if quotes < each[0] <= quotes + NEAR and not _WRAPS.search(each[1])]
+    return next((_shown(*each) for each in within if _speaks_of_failure(each[1])), None)
 
 
 def _end_of_chain(found: Finding, findings: Sequence[Finding]) -> Finding:
@@ -305,8 +327,8 @@ _NO_REASON = re.compile(
 _WRAPS = re.compile(
     r"\.\.\. (?:error|failed)$|\bdid not run successfully\b|\bfinished with status 'error'|\berrored out\b"
     r"|\bwith error code\b|^(?:ERROR: )?Failed (?:to build|building) |^The configuration failed|^[-=*#]{4,}$"
-    r"|-generation-failed$|-exited-with-error$|^The build backend returned an error|\berror originates from a sub"
-    r"|^(?:ERROR|error):$|-- ANTICONF ERROR -"
+    r"|-generation-failed$|-exited-with-error$|^(?:error: )?The build backend returned an error|\bBackend subprocess exited\b|\berror originates from a sub"
+    r"|^(?:ERROR|error):$|-- ANTICONF ERROR -|\bTraceback \(most recent call last\):"
 )
 """what says that something failed, and never why"""
 _OPENS = re.compile(
@@ -318,15 +340,27 @@ _CLOSES = re.compile(
 """around what pip and uv hand on of a build"""
 _ENDED = re.compile(
     r"(?:[\w./-]{0,100}make|scons)(?:\[\d{1,4}\])?: \*\*\* |\+{1,3} exit [1-9]"
-    r"|(?:Error: )?Process completed with exit code|The command '.{1,600}' returned a non-zero code"
+    r"|(?:Error: )?Process completed with exit code|The command ['\"].{1,600}['\"] (?:returned a non-zero code|exited with)"
     r"|(?:ERROR: )?(?:failed to solve: )?process \".{1,600}\" did not complete"
 )
 """what a build tool or CI says of a step right below the last that it printed"""
 _TOOLS_OWN = re.compile(r"(?:[\w.+-]{0,80}/){0,12}[\w.+-]{2,40}: [A-Za-z]")
 _STARTED = re.compile(r"[$+>#] |Run |Entering |Leaving |\[\s*\d{1,3}%\]|(?:cd|set|export|echo|mkdir|cp|rm) ")
 
+_CAUSED = "The above exception was the direct cause of the following exception:"
+_QUOTES = re.compile(r"(?:[Tt]he output was|the following output):$")
+
 _WORDS = re.compile(r"[A-Za-z]{2}")
 _PROMPT = re.compile(r"^\S{0,80}[$#>]$")
+
+
+def _shown(line: int, text: str) -> Finding:
+    return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=line, text=text)
+
+
+def _lines_of(reading: Reading) -> dict[int, str]:
+    """The lines that are known: the last ones, and those around the first step that failed."""
+    return {**dict(_numbered(reading)), **{each.line: each.text for each in reading.near}}
 
 
 def _speaks_of_failure(text: str) -> bool:
@@ -337,7 +371,7 @@ def _said_near(reading: Reading, line: int) -> Finding | None:
     """Where no text of an error is known but a build tool's own, in that line: the first one just before it that speaks
     of an error, else of something that is missing; ninja prints what a tool said after its own line and the command."""
     told = {each.line for each in reading.findings}
-    lines = {**dict(_numbered(reading)), **{each.line: each.text for each in reading.near}}
+    lines = _lines_of(reading)
     others = [(number, lines[number]) for number in sorted(lines.keys() - told) if not _WRAPS.search(lines[number])]
     handed_on = _handed_on(others)
     before = [each for each in others if each[0] < line][-NEAR:]
@@ -345,7 +379,7 @@ def _said_near(reading: Reading, line: int) -> Finding | None:
     for words in (_FAILS, _LACKS, _LACKS_TOO, _KILLED, _DEMANDS):
         for number, text in (*after, *(handed_on or before)):
             if words.search(text) and not _NO_REASON.search(text):
-                return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=number, text=text)
+                return _shown(number, text)
     # In no known words: the last that the tool printed.
     if handed_on:
         said = handed_on
@@ -355,7 +389,7 @@ def _said_near(reading: Reading, line: int) -> Finding | None:
     else:
         said = _right_above(others, lines.get(line, ""), line)
     said = [each for each in said if not _NO_REASON.search(each[1])]
-    return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=said[-1][0], text=said[-1][1]) if said else None
+    return _shown(*said[-1]) if said else None
 
 
 def _handed_on(numbered: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -387,7 +421,7 @@ def _any_wrong(reading: Reading) -> Finding:
     matter = [Quote(line=number, text=text) for number, text in numbered if MATTERS.search(text)]
     last = Quote(line=reading.lines, text="") if not numbered else Quote(line=numbered[-1][0], text=numbered[-1][1])
     said = _exception(numbered) or reading.wrong or next(iter(matter), last)
-    return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=said.line, text=said.text)
+    return _shown(said.line, said.text)
 
 
 _FRAME = re.compile(r'File ".{1,300}", line \d')
@@ -558,7 +592,8 @@ def _of_nothing_known(reading: Reading, facts: LogFacts) -> Diagnosis:
             return grown
         why = "nothing in it says that anything failed" if reading.lines else "it is empty"
         return Diagnosis(verdict=None, confidence=Confidence.MEDIUM, died="", why=why)
-    root = root_line(reading, facts, None) or _said_near(reading, reading.lines + 1) or _any_wrong(reading)
+    last = max((line for line, text in _numbered(reading)[-1:] if _ENDED.match(text)), default=reading.lines + 1)
+    root = root_line(reading, facts, None) or _said_near(reading, last) or _any_wrong(reading)
     said = f"the build itself says: {root.text}"
     return Diagnosis(
         verdict=Verdict.UNKNOWN,

@@ -43,6 +43,8 @@ LINES_BELOW, LONGEST_BELOW = 3, 4096
 
 MESSAGE_LINES, MESSAGE_BYTES = 5, 2048
 """of a message that goes on below its first line (``Entry.goes_on``), as CMake's"""
+INDENTED_LINES = 12
+"""of one that is indented, and has empty lines within"""
 
 QUOTED_CODE = "raise "
 """a line of source in a traceback: what it says stands below once more, as the exception's own"""
@@ -176,7 +178,8 @@ class Scanner:
         line, counted = self._count + 1, 0
         for start in sorted(places):
             line, counted = line + block.count(b"\n", counted, start), start
-            text = text_of(block[start : block.index(b"\n", start)])
+            raw = block[start : block.index(b"\n", start)]
+            text = text_of(raw)
             if text.startswith(QUOTED_CODE):
                 continue
             for place in sorted(places[start]):
@@ -187,7 +190,7 @@ class Scanner:
                     if known.below and not self._followed(known.below, block, start):
                         continue
                     if known.entry.goes_on:
-                        self._open.append(_Open(known, match, line, text))
+                        self._open.append(_Open(known, match, line, text, _indent(raw)))
                         found += self._continued(block[block.index(b"\n", start) + 1 :], self._open[-1:])
                         break
                     found += known.took(_finding(known.entry, match, line, text))
@@ -320,19 +323,20 @@ _RULER = re.compile(r"[=*#-]{8,}\Z")
 
 
 class _Open:
-    """A finding whose message goes on under its line, up to an empty one."""
+    """A finding whose message goes on under its line: as far as it is indented, else up to an empty one."""
 
-    def __init__(self, known: _Known, match: re.Match[str], line: int, text: str) -> None:
+    def __init__(self, known: _Known, match: re.Match[str], line: int, text: str, indent: int) -> None:
         self.known = known
         self.below = b""
         self._match = match
         self._line = line
         self._text = text
+        self._indent = indent
 
     @property
     def is_whole(self) -> bool:
         """No more of what comes belongs to it."""
-        return len(self.below) >= MESSAGE_BYTES or self.below.count(b"\n") >= MESSAGE_LINES or bool(self._lines()[1])
+        return len(self.below) >= MESSAGE_BYTES or self.below.count(b"\n") >= INDENTED_LINES or self._lines()[1]
 
     def finding(self) -> Finding:
         """With what there is of it."""
@@ -341,13 +345,23 @@ class _Open:
         matches = [match for text in below if (match := self.known.pattern.search(text))]
         return _finding(self.known.entry, self._match, self._line, f"{self._text} {message}".rstrip(), matches)
 
-    def _lines(self) -> tuple[list[str], list[str]]:
-        """Those of the message, and what is behind the empty one that ends it; rulers are none."""
-        lines = [text_of(line) for line in self.below.split(b"\n")[:MESSAGE_LINES]]
-        texts = ["" if text == END_OF_OUTPUT else text for text in lines if not _RULER.match(text)]
+    def _lines(self) -> tuple[list[str], bool]:
+        """Those of the message, and whether something that is no longer of it stands behind them; rulers are none."""
+        raw = self.below.split(b"\n")[:INDENTED_LINES]
+        lines = [text_of(line) for line in raw]
+        texts = ["" if text == END_OF_OUTPUT or _RULER.match(text) else text for text in lines]
         first = next((place for place, text in enumerate(texts) if text), len(texts))
+        inner = [not text or _indent(line) > self._indent for line, text in zip(raw, texts, strict=True)]
+        if all(inner[: first + 1]) and first < len(texts):
+            last = next((place for place, deeper in enumerate(inner) if not deeper), len(texts))
+            return [text for text in texts[first:last] if text], last < len(texts)
         last = next((place for place, text in enumerate(texts) if not text and place > first), len(texts))
-        return texts[first:last], texts[last + 1 :]
+        last = min(last, MESSAGE_LINES)
+        return texts[first:last], last + 1 < len(texts)
+
+
+def _indent(line: bytes) -> int:
+    return len(line) - len(line.lstrip(b" \t"))
 
 
 def _finding(entry: Entry, match: re.Match[str], line: int, text: str, below: Sequence[re.Match[str]] = ()) -> Finding:
