@@ -111,7 +111,7 @@ MOST_FIXES = 3
 LAST_WORDS = 3
 ENDS_BADLY = re.compile(
     r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with (?:code )?(?!0\b)\d|\bAborted\b"
-    r"|^The configuration failed"
+    r"|^The configuration failed|\bmake(?:\[\d{1,4}\])?: \*\*\* "
 )
 
 MOST_LINES = 6
@@ -290,7 +290,7 @@ _FAILS = re.compile(
     r"(?i)(?:\b|_)(?:error|fatal|failed|failure|bailing out|fehler|fehlgeschlagen|erreur|échec|échoué|erro|falló|falha"
     r"|errore|ошибка|fout|błąd)\b|错误|失败|エラー|失敗|오류"
 )
-_KILLED = re.compile(r"(?:[Kk]illed|[Tt]erminated|[Aa]borting)\b")
+_KILLED = re.compile(r"(?:[Kk]illed|[Tt]erminated|[Aa]borting|SIG(?:KILL|TERM|SEGV|ABRT|BUS|ILL))\b")
 _LACKS = re.compile(
     r"(?i)\b(?:cannot|can't|could ?n[o']t|unable to|not found|no such|missing|denied|invalid|unsupported|not supported"
     r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too old|too new|does not exist"
@@ -311,6 +311,7 @@ _GAVE_UP = re.compile(
     r"|(?:installation|configuration|configure|set-?up|the build) (?:has )?(?:failed|aborted)\b|giving up\b)"
 )
 """said by scripts of projects, above what they say of the machine"""
+_ADVISES = re.compile(r"(?:To|Please|You|If|Try|Run|See) \w")
 _DEMANDS = re.compile(
     r"(?i)\b(?:please (?:\w+ ){0,4}(?:install|upgrade|update|set|specify|use|run)|(?:must|need to|have to|needs to) be"
     r"|you (?:must|need|have to|should)|(?:is|are) (?:required|needed)|requires|at least|or (?:later|newer|higher)"
@@ -328,7 +329,7 @@ _WRAPS = re.compile(
     r"\.\.\. (?:error|failed)$|\bdid not run successfully\b|\bfinished with status 'error'|\berrored out\b"
     r"|\bwith error code\b|^(?:ERROR: )?Failed (?:to build|building) |^The configuration failed|^[-=*#]{4,}$"
     r"|-generation-failed$|-exited-with-error$|^(?:error: )?The build backend returned an error|\bBackend subprocess exited\b|\berror originates from a sub"
-    r"|^(?:ERROR|error):$|-- ANTICONF ERROR -|\bTraceback \(most recent call last\):"
+    r"|^error: [Cc]ould not compile |^(?:ERROR|error):$|-- ANTICONF ERROR -|\bTraceback \(most recent call last\):"
 )
 """what says that something failed, and never why"""
 _OPENS = re.compile(
@@ -342,10 +343,14 @@ _ENDED = re.compile(
     r"(?:[\w./-]{0,100}make|scons)(?:\[\d{1,4}\])?: \*\*\* |\+{1,3} exit [1-9]"
     r"|(?:Error: )?Process completed with exit code|The command ['\"].{1,600}['\"] (?:returned a non-zero code|exited with)"
     r"|(?:ERROR: )?(?:failed to solve: )?process \".{1,600}\" did not complete"
+    r"|collect2: |\S{0,200}ld: final link failed|\S{0,200}clang(?:\+\+)?: error: linker command failed"
 )
 """what a build tool or CI says of a step right below the last that it printed"""
 _TOOLS_OWN = re.compile(r"(?:[\w.+-]{0,80}/){0,12}[\w.+-]{2,40}: [A-Za-z]")
-_STARTED = re.compile(r"[$+>#] |Run |Entering |Leaving |\[\s*\d{1,3}%\]|(?:cd|set|export|echo|mkdir|cp|rm) ")
+_STARTED = re.compile(
+    r"[$+>#] |Run |Entering |Leaving |\[\s*\d{1,3}%\]|(?:cd|set|export|echo|mkdir|cp|rm) "
+    r"|(?:[\w.+-]{0,80}/){0,12}[\w.+-]{1,40} -\w"
+)
 
 _CAUSED = "The above exception was the direct cause of the following exception:"
 _QUOTES = re.compile(r"(?:[Tt]he output was|the following output):$")
@@ -363,6 +368,11 @@ def _lines_of(reading: Reading) -> dict[int, str]:
     return {**dict(_numbered(reading)), **{each.line: each.text for each in reading.near}}
 
 
+def _tells(text: str) -> bool:
+    """It says that something failed; a tool that names itself may say so in other words than error."""
+    return bool(_FAILS.search(text) or (_TOOLS_OWN.match(text) and _LACKS.search(text)))
+
+
 def _speaks_of_failure(text: str) -> bool:
     return bool(_FAILS.search(text) or _LACKS.search(text)) and not _NO_REASON.search(text)
 
@@ -376,9 +386,11 @@ def _said_near(reading: Reading, line: int) -> Finding | None:
     handed_on = _handed_on(others)
     before = [each for each in others if each[0] < line][-NEAR:]
     after = [each for each in others if each[0] > line + 1][:NEAR] if _SAYS_BELOW.match(lines.get(line, "")) else []
-    for words in (_FAILS, _LACKS, _LACKS_TOO, _KILLED, _DEMANDS):
-        for number, text in (*after, *(handed_on or before)):
-            if words.search(text) and not _NO_REASON.search(text):
+    likely = [each for each in (*after, *(handed_on or before)) if not _NO_REASON.search(each[1])]
+    plain = [each for each in likely if not _ADVISES.match(each[1])]
+    for tells in (_tells, _LACKS.search, _LACKS_TOO.search, _KILLED.search, _DEMANDS.search):
+        for number, text in likely if tells in (_tells, _DEMANDS.search) else plain:
+            if tells(text):
                 return _shown(number, text)
     # In no known words: the last that the tool printed.
     if handed_on:
@@ -427,6 +439,7 @@ def _any_wrong(reading: Reading) -> Finding:
 _FRAME = re.compile(r'File ".{1,300}", line \d')
 _RAISED = re.compile(r"raise \w|assert |(?:sys\.)?exit\(.{0,4}[\"']")
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:: \S|:?$)")
+_UNDERLINES = re.compile(r"[\^~ ]+$|[)\]}]")
 LINES_OF_A_FRAME = 4
 
 
@@ -438,6 +451,8 @@ def _exception(numbered: Sequence[tuple[int, str]]) -> Quote | None:
         if _FRAME.match(text) and not any(_FRAME.match(each) for _, each in below):
             said = next((each for each in below if _EXCEPTION.match(each[1])), None)
             said = said or next((each for each in below if _RAISED.match(each[1])), None)
+            # In no form of Python's: what stands below the frame's line of source.
+            said = said or next((each for each in below[1:] if not _UNDERLINES.match(each[1])), None)
             if said is not None:
                 return Quote(line=said[0], text=said[1])
     return _before_frames(numbered)
