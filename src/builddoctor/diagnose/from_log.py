@@ -111,7 +111,7 @@ MOST_FIXES = 3
 LAST_WORDS = 3
 ENDS_BADLY = re.compile(
     r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with (?:code )?(?!0\b)\d|\bAborted\b"
-    r"|^The configuration failed|\bmake(?:\[\d{1,4}\])?: \*\*\* "
+    r"|^The configuration failed|^Failing command: |\bmake(?:\[\d{1,4}\])?: \*\*\* "
 )
 
 MOST_LINES = 6
@@ -298,7 +298,7 @@ _LACKS = re.compile(
 )
 _LACKS_TOO = re.compile(
     r"(?i)\b(?:not (?:set|defined|installed|available|detected|compatible|recogni[sz]ed|satisfied|working)|sorry"
-    r"|giving up|(?:does not|doesn't|do not|don't) (?:match|work|support|have|contain|provide)|too (?:low|small)"
+    r"|giving up|not \w{3,20} successfully|(?:does not|doesn't|do not|don't) (?:match|work|support|have|contain|provide)|too (?:low|small)"
     r"|no [\w .+/-]{1,40} (?:found|detected)|conflicts? with|problems? \w+ing)\b"
 )
 """where something failed: the end of a log that went well may say as much"""
@@ -326,7 +326,7 @@ _NO_REASON = re.compile(
 
 
 _WRAPS = re.compile(
-    r"\.\.\. (?:error|failed)$|\bdid not run successfully\b|\bfinished with status 'error'|\berrored out\b"
+    r"\.\.\. (?:error|failed)$|\bdid not run successfully\b|\bfinished with status 'error'|\berrored (?:out|with)\b"
     r"|\bwith error code\b|^(?:ERROR: )?Failed (?:to build|building) |^The configuration failed|^[-=*#]{4,}$"
     r"|-generation-failed$|-exited-with-error$|^(?:error: )?The build backend returned an error|\bBackend subprocess exited\b|\berror originates from a sub"
     r"|^error: [Cc]ould not compile |^(?:ERROR|error):$|-- ANTICONF ERROR -|\bTraceback \(most recent call last\):"

@@ -192,6 +192,8 @@ _PREFIXES = (
     # cargo hands on what a build script's compiler said
     r"cargo::?warning=",
     r"warning: (?:[\w-]{1,60}@[\w.+-]{1,30}: |(?=[^\s:()]{1,300}[:(]\d{1,7}.{0,20}: (?:fatal )?error: ))",
+    # and rustc what its linker said
+    r"= note: (?=(?:[\w./+-]{1,200}: ){1,3}\S)",
     r"\[Container\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? ",
     # docker compose; a number instead of a name would be a line of source that gcc shows
     r"[A-Za-z][\w.-]{0,60} {1,20}\| ",
