@@ -247,6 +247,8 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
 
 
 WRAPPER, CHAIN = "wrapper-said", "chain-said"
+MESSAGE = "message-below"
+_EMPTY = re.compile(r": ?(?:WARNING: .*)?$")
 RAISED = frozenset(("python-raised", "python-raised-below"))
 LINES_TO_QUOTED = 12
 CHAIN_LINES = 6
@@ -274,9 +276,14 @@ def _said_within(reading: Reading, found: Finding) -> Finding | None:
 
 
 def _end_of_chain(found: Finding, findings: Sequence[Finding]) -> Finding:
-    """The last of the causes that are named right below an error: each is nearer to what happened."""
-    below = [each for each in findings if each.entry == CHAIN and 0 < each.line - found.line <= CHAIN_LINES]
-    return below[-1] if below and found.weight is Weight.SHOWS else found
+    """The last of the causes that are named right below an error, or the error that its own message hands on: each is
+    nearer to what happened."""
+    near = [each for each in findings if 0 < each.line - found.line <= CHAIN_LINES]
+    below = [each for each in near if each.entry == CHAIN]
+    # Of a message that begins with nothing, or with warnings: the error in it.
+    inner = [each for each in near if _EMPTY.search(found.text.partition(each.text)[0]) and each.text in found.text]
+    inner = inner if found.entry == MESSAGE else []
+    return [found, *inner[:1], *below[-1:]][-1] if found.weight is Weight.SHOWS else found
 
 
 NEAR = 20
