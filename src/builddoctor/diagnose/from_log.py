@@ -251,6 +251,7 @@ MESSAGE = "message-below"
 _EMPTY = re.compile(r": ?(?:WARNING: .*)?$")
 RAISED = frozenset(("python-raised", "python-raised-below"))
 LINES_TO_QUOTED = 12
+"""from a message to where the output begins that it quotes"""
 CHAIN_LINES = 6
 """from an error to the last of what it names as its causes"""
 
@@ -305,7 +306,8 @@ _LACKS = re.compile(
 )
 _LACKS_TOO = re.compile(
     r"(?i)\b(?:not (?:set|defined|installed|available|detected|compatible|recogni[sz]ed|satisfied|working)|sorry"
-    r"|giving up|not \w{3,20} successfully|(?:does not|doesn't|do not|don't) (?:match|work|support|have|contain|provide)|too (?:low|small)"
+    r"|giving up|not \w{3,20} successfully"
+    r"|(?:does not|doesn't|do not|don't) (?:match|work|support|have|contain|provide)|too (?:low|small)"
     r"|no [\w .+/-]{1,40} (?:found|detected)|conflicts? with|problems? \w+ing)\b"
 )
 """where something failed: the end of a log that went well may say as much"""
@@ -335,8 +337,10 @@ _NO_REASON = re.compile(
 _WRAPS = re.compile(
     r"\.\.\. (?:error|failed)$|\bdid not run successfully\b|\bfinished with status 'error'|\berrored (?:out|with)\b"
     r"|\bwith error code\b|^(?:ERROR: )?Failed (?:to build|building) |^The configuration failed|^[-=*#]{4,}$"
-    r"|-generation-failed$|-exited-with-error$|^(?:error: )?The build backend returned an error|\bBackend subprocess exited\b|\berror originates from a sub"
-    r"|^error: [Cc]ould not compile |^(?:ERROR|error):$|-- ANTICONF ERROR -|\bTraceback \(most recent call last\):"
+    r"|-generation-failed$|-exited-with-error$|^(?:error: )?The build backend returned an error"
+    r"|\bBackend subprocess exited\b|\berror originates from a sub"
+    r"|^error: [Cc]ould not compile |^(?:ERROR|error):$|-- ANTICONF ERROR -"
+    r"|\bduring the fetch of repository '|\bTraceback \(most recent call last\):"
 )
 """what says that something failed, and never why"""
 _OPENS = re.compile(
@@ -348,7 +352,8 @@ _CLOSES = re.compile(
 """around what pip and uv hand on of a build"""
 _ENDED = re.compile(
     r"(?:[\w./-]{0,100}make|scons)(?:\[\d{1,4}\])?: \*\*\* |\+{1,3} exit [1-9]"
-    r"|(?:Error: )?Process completed with exit code|The command ['\"].{1,600}['\"] (?:returned a non-zero code|exited with)"
+    r"|(?:Error: )?Process completed with exit code"
+    r"|The command ['\"].{1,600}['\"] (?:returned a non-zero code|exited with)"
     r"|(?:ERROR: )?(?:failed to solve: )?process \".{1,600}\" did not complete"
     r"|collect2: |\S{0,200}ld: final link failed|\S{0,200}clang(?:\+\+)?: error: linker command failed"
 )
@@ -392,7 +397,9 @@ def _said_near(reading: Reading, line: int) -> Finding | None:
     others = [(number, lines[number]) for number in sorted(lines.keys() - told) if not _WRAPS.search(lines[number])]
     handed_on = _handed_on(others)
     before = [each for each in others if each[0] < line][-NEAR:]
-    after = [each for each in others if each[0] > line + 1][:NEAR] if _SAYS_BELOW.match(lines.get(line, "")) else []
+    # Below ninja's own line stands the command.
+    begin = line + lines.get(line, "").startswith(NINJA)
+    after = [each for each in others if each[0] > begin][:NEAR] if _SAYS_BELOW.match(lines.get(line, "")) else []
     likely = [each for each in (*after, *(handed_on or before)) if not _NO_REASON.search(each[1])]
     plain = [each for each in likely if not _ADVISES.match(each[1])]
     for tells in (_tells, _LACKS.search, _LACKS_TOO.search, _KILLED.search, _DEMANDS.search):

@@ -626,6 +626,165 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
             "line 1: /usr/lib/frob.rb:12:in `frob': it is closed (FrobError)",
             id="Ruby",
         ),
+        pytest.param(
+            [
+                "error: The build backend returned an error",
+                "  Caused by: Call to `x.build_wheel` failed (exit status: 1)",
+                "",
+                "[stderr]",
+                "Traceback (most recent call last):",
+                '  File "<string>", line 9, in <module>',
+                "frob.FrobError: the moon is down",
+            ],
+            "line 7: frob.FrobError: the moon is down",
+            id="uv as pip, without its tree",
+        ),
+        pytest.param(
+            [
+                "  ChefBuildError",
+                "",
+                "  Backend subprocess exited when trying to invoke build_wheel",
+                "",
+                "  frob.FrobError: the moon is down",
+            ],
+            "line 5: frob.FrobError: the moon is down",
+            id="poetry",
+        ),
+        pytest.param(
+            ["frob.FrobError: the moon is down", "ERROR: the whole of it did not go on"],
+            "line 1: frob.FrobError: the moon is down",
+            id="an error that may be anybody's, after an exception",
+        ),
+        pytest.param(
+            ["Error: moons: failed", "An exception occurred within a child process:", "  Errno::EMOON: it is down"],
+            "line 2: An exception occurred within a child process: Errno::EMOON: it is down",
+            id="Homebrew",
+        ),
+        pytest.param(
+            ["probe: cannot run(frob --version), No such file or directory", "frob: error: it is down"],
+            "line 2: frob: error: it is down",
+            id="what is looked for and not there is weaker than an error",
+        ),
+        pytest.param(
+            ["ERROR: /src/moon/BUILD:4:1: Frobbing moon failed: (Exit 1): frob failed", "frob: no moon was found"],
+            "line 2: frob: no moon was found",
+            id="Bazel's line of a step that failed",
+        ),
+        pytest.param(
+            [
+                "ERROR: /src/moon/BUILD:4:1: in moon rule:",
+                "Traceback (most recent call last):",
+                "Error in frob: no moon",
+            ],
+            "line 3: Error in frob: no moon",
+            id="a traceback's headline",
+        ),
+        pytest.param(
+            ["Error in fail: Repository command failed", "Two moons: one of them too many"],
+            "line 1: Error in fail: Repository command failed Two moons: one of them too many",
+            id="Bazel's rules",
+        ),
+        pytest.param(
+            ["configure: error: in `/src/moon':", "configure: error: the moon is down"],
+            "line 2: configure: error: the moon is down",
+            id="autoconf says first where",
+        ),
+        pytest.param(
+            [
+                "CMake Error at C:/My moons/CMakeLists.txt:4 (find_moon):",
+                "  Found a moon:",
+                "",
+                "    /src/moon",
+                "",
+                "  but it is down",
+                "-- Configuring incomplete, errors occurred!",
+            ],
+            "line 1: CMake Error at C:/My moons/CMakeLists.txt:4 (find_moon): Found a moon: /src/moon but it is down",
+            id="CMake's empty lines, and blanks in a path",
+        ),
+        pytest.param(
+            [
+                "CMake Error at CMakeLists.txt:4 (message):",
+                "  It fails with the following output:",
+                "",
+                "  frob: moon.c: the moon is missing",
+            ],
+            "line 4: frob: moon.c: the moon is missing",
+            id="the output that a message quotes",
+        ),
+        pytest.param(
+            [
+                "Traceback (most recent call last):",
+                '  File "/lib/hooks.py", line 9, in call',
+                "    raise HookMissing(name)",
+                "hooks.impl.HookMissing: build_moon",
+                "",
+                "The above exception was the direct cause of the following exception:",
+                "",
+                "frob.FrobError: there is no such hook",
+            ],
+            "line 4: hooks.impl.HookMissing: build_moon",
+            id="the exception that was the cause of another",
+        ),
+        pytest.param(
+            [
+                "ERROR: An error occurred during the fetch of repository 'moon':",
+                '  File "/src/moon.bzl", line 840',
+                "    fail(<1 more arguments>)",
+                "",
+                "Moon wanted here, and none in sight",
+            ],
+            "line 5: Moon wanted here, and none in sight",
+            id="what stands below frames in no form of Python's",
+        ),
+        pytest.param(
+            ["frob: moon not found", "* removing moon", "FEHLER: no such installation", "make: *** [all] Error 1"],
+            "line 1: frob: moon not found",
+            id="a tool that names itself, before a word for error",
+        ),
+        pytest.param(
+            ["The frobs were not satisfied", "To get what is missing, run install.sh", "make: *** [all] Error 1"],
+            "line 1: The frobs were not satisfied",
+            id="advice is no reason",
+        ),
+        pytest.param(
+            [
+                "frob.cc:(.text+0x1e7): moon too far",
+                "/usr/bin/gcc -o x frob.o",
+                "collect2: error: ld returned 1 exit status",
+            ],
+            "line 1: frob.cc:(.text+0x1e7): moon too far",
+            id="above the linker's last word, and no command",
+        ),
+        pytest.param(
+            ["  |", "  = note: moonld: unknown moon", "error: aborting due to previous error"],
+            "line 2: moonld: unknown moon",
+            id="rustc hands on what its linker said",
+        ),
+        pytest.param(
+            ["critical libmoon No moon at: 'x'", "/tmp/moon: line 5: x/bin/python: No such file or directory"],
+            "line 1: critical libmoon No moon at: 'x'",
+            id="mamba's levels",
+        ),
+        pytest.param(
+            ["INFO:moon:This does not look like a moon", 'The command "frob --all" exited with 1.'],
+            "line 1: INFO:moon:This does not look like a moon",
+            id="what a step printed last, in Travis",
+        ),
+        pytest.param(
+            [
+                "ERROR: moon-1.0 do_compile: oe_runmake failed",
+                "| frob: cannot find the moon",
+                "| ERROR: oe_runmake failed",
+            ],
+            "line 2: frob: cannot find the moon",
+            id="bitbake's summary",
+        ),
+        pytest.param(
+            ["make: *** No moon to make.  Stop.", "one", "two"],
+            "line 1: make: *** No moon to make.  Stop.",
+            id="make itself gives up",
+        ),
     ],
 )
 def test_the_root_line_is_what_the_innermost_layer_said(lines: list[str], root: str) -> None:
