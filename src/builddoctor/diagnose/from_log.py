@@ -330,7 +330,7 @@ _NO_REASON = re.compile(
     r"(?i)\bwarning\b|\bnote: |^-- |^checking |\b(?:no|0) (?:errors?|failures?|failed|tests? failed)\b|\bError \d+$"
     r"|\bexit (?:code|status)\b|\bnon-zero\b|\bunfinished jobs\b|\brecipe for target\b"
     r"|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
-    r"|\bskipp"
+    r"|\bskipp|: In (?:\w{4,12} )?function "
 )
 
 

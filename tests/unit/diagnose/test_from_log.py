@@ -762,6 +762,20 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
             id="rustc hands on what its linker said",
         ),
         pytest.param(
+            ["error: failed-moon-for-install", "", "× The moon is not available here"],
+            "line 3: The moon is not available here",
+            id="pip names a kind of failure, and says it below",
+        ),
+        pytest.param(
+            [
+                "moonc.c: In function 'last_error':",
+                "/usr/bin/ld: frob.o: moon against `.bss' missing",
+                "make: *** [all] Error 1",
+            ],
+            "line 2: /usr/bin/ld: frob.o: moon against `.bss' missing",
+            id="in which function is no reason",
+        ),
+        pytest.param(
             ["critical libmoon No moon at: 'x'", "/tmp/moon: line 5: x/bin/python: No such file or directory"],
             "line 1: critical libmoon No moon at: 'x'",
             id="mamba's levels",
