@@ -762,7 +762,7 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
             id="rustc hands on what its linker said",
         ),
         pytest.param(
-            ["error: failed-moon-for-install", "", "× The moon is not available here"],
+            ["error: failed-moon-for-install", "", "\N{MULTIPLICATION SIGN} The moon is not available here"],
             "line 3: The moon is not available here",
             id="pip names a kind of failure, and says it below",
         ),
