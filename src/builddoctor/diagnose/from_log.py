@@ -114,7 +114,7 @@ ENDS_BADLY = re.compile(
     r"|^The configuration failed|^Failing command: |\bmake(?:\[\d{1,4}\])?: \*\*\* "
 )
 
-MOST_LINES = 6
+LINES_NEXT = 2
 LONGEST_LINE = 300
 SILENT = re.compile(r"^FAILED: \[code=255\]|\bError 255\b|exit (?:code|status):? 255\b")
 SILENT_CAUSE = "silent-255"
@@ -630,7 +630,7 @@ def _of_nothing_known(reading: Reading, facts: LogFacts) -> Diagnosis:
         died=f"the step of line {reading.failing}" if reading.failing is not None else "",
         why=said,
         root=_quoted(root),
-        evidence=_last_that_matter(reading),
+        evidence=_around(root, reading),
         fixes=ladder(Verdict.UNKNOWN, remedy_facts(facts)),
     )
 
@@ -710,11 +710,17 @@ TELL_APART = (
 )
 
 
-def _last_that_matter(reading: Reading) -> list[str]:
-    numbered = _numbered(reading)
-    last = max((place for place, each in enumerate(numbered) if MATTERS.search(each[1])), default=len(numbered) - 1)
-    shown = numbered[max(0, last + 1 - MOST_LINES) : last + 1]
-    return [f"near line {number}: {text[:LONGEST_LINE]}" for number, text in shown]
+def _around(root: Finding, reading: Reading) -> list[str]:
+    """What may say more than the root line, or instead of it: those next to it, other errors, the last that matters."""
+    kept = sorted(
+        {**dict(_numbered(reading)), **{each.line: each.text for each in reading.near}, root.line: root.text}.items()
+    )
+    at = next(place for place, each in enumerate(kept) if each[0] == root.line)
+    next_to_it = kept[max(0, at - LINES_NEXT) : at + LINES_NEXT + 1]
+    errors = [(each.line, each.text) for each in reading.findings if each.weight is not Weight.TRAILS]
+    last = [each for each in kept if MATTERS.search(each[1])][-LINES_NEXT:]
+    shown = dict(sorted({**dict(last), **dict(errors[:LINES_NEXT]), **dict(next_to_it)}.items()))
+    return [f"near line {number}: {text[:LONGEST_LINE]}" for number, text in shown.items()]
 
 
 def _quoted(finding: Finding) -> str:

@@ -831,3 +831,19 @@ def test_an_index_that_is_not_reached_is_the_networks(why: str) -> None:
     """What pip tried before it says that there is no such package outweighs that; without it, the index has none."""
     assert told(RETRYING.format(why=why), NO_SETUPTOOLS).verdict == Verdict.NETWORK
     assert told(NO_SETUPTOOLS).verdict == Verdict.PYTHON_ENV
+
+
+def test_where_nothing_is_known_what_stands_around_the_line_is_shown() -> None:
+    """Above and below it, other errors, and the end: any of them may say more."""
+    verdict = told(
+        "[ 10%] Weaving warp.tbl",
+        "weaver: loom 7 has no shuttle left",
+        "error: the warp is not even",
+        "weaver: 3 threads were cut",
+        "the loom stands still",
+        *[f"[ 1{number % 10}%] Spinning thread {number}" for number in range(30)],
+        "gmake: *** [Makefile:9: cloth] Error 4",
+    )
+    assert verdict.root == "line 3: error: the warp is not even"
+    shown = [line.partition(":")[0] for line in verdict.evidence]
+    assert shown == [f"near line {number}" for number in (1, 2, 3, 4, 5, 36)]
