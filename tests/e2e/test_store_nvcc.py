@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from builddoctor.cluster.keys import make_keys
 from builddoctor.core.events import PhaseAsked, PhaseEnded
 from builddoctor.core.phase import STORE, Outcome, PhaseKind
 from builddoctor.toolchain.travelling import TRAVELLERS
+from support.failures import on_tmpfs, run
 from support.memcg import memory_cgroup
 from support.nodes import Meeting
 from support.objects import objects_of
@@ -136,6 +138,24 @@ def test_a_store_that_cannot_be_written_costs_nothing_but_a_line(sources: Source
     printed = sources.build("first")
     assert "could not be kept" in printed
     assert (sources.folder / "first" / "k.o").is_file()
+
+
+@pytest.mark.needs_unshare
+def test_what_a_full_disk_has_torn_is_not_kept(sources: Sources) -> None:
+    """The first build's cubin finds 4 KiB of room, and fails. The second one runs ptxas, and has it whole."""
+    program = sources.program
+    cubin = ["nvcc", "-arch=sm_90", "-Ipython3.11", "-cubin", "k.cu", "-o"]
+    command = program.supervised(*cubin, "disk/k.cubin", options=[*sources.store, "--no-doctor"])
+    filled = ["sh", "-c", 'head -c 1044480 /dev/zero > disk/filler && exec "$@"', "sh", *command]
+    first = run(program, on_tmpfs(program.folder / "disk", filled, mib=1))
+    assert first.returncode == 1, first.output
+    assert first.verdict == "disk-full"
+    assert "disk/k.cubin is missing" in first.output
+    second = run(program, command)
+    assert second.returncode == 0, second.output
+    assert sources.phases() == {"": {("k.cu", "ptxas")}, STORE: {("k.cu", "cicc")}}
+    subprocess.run([*cubin, "plain.cubin"], cwd=program.folder, env=program.env, check=True)
+    assert (program.folder / "disk" / "k.cubin").read_bytes() == (program.folder / "plain.cubin").read_bytes()
 
 
 @pytest.mark.needs_memcg

@@ -132,6 +132,38 @@ def test_a_tmpfs_at_its_own_size_is_a_full_disk(program: Program) -> None:
     assert str(folder) in said.grounds
 
 
+TEARS = """
+import sys
+from pathlib import Path
+head = b"\\x7fELF\\2\\1\\1" + bytes(33) + (1 << 21).to_bytes(8, "little") + bytes(10) + b"\\x40\\0\\1\\0\\1\\0"
+try:
+    Path(sys.argv[-1]).write_bytes(head.ljust((1 << 21) + 64, b"x"))
+except OSError:
+    pass
+"""
+"""A cubin of 2 MiB: as ptxas 13.0 on a full disk, it writes what fits and ends well."""
+
+
+@pytest.mark.needs_unshare
+def test_a_ptxas_that_writes_a_part_on_a_full_disk_and_ends_well_has_failed(program: Program) -> None:
+    """The unit fails, nothing is left of the part, and the disk is named."""
+    toolkit = fake_toolkit(program.folder / "cuda", TEARS, tool="ptxas")
+    disk = program.folder / "disk"
+    script = "nvcc -c one.cu -o disk/one.cubin; code=$?; ls disk; exit $code"
+    options = ["--no-doctor", "--toolkit", str(toolkit)]
+    said = run(program, on_tmpfs(disk, program.supervised("sh", "-c", script, options=options), mib=1))
+    assert said.returncode == 1
+    assert said.verdict == said.summary["verdict"] == "disk-full", said.output
+    assert said.confidence == "high"
+    assert said.ends == [("failed", "")]
+    assert f"the end of {disk}/one.cubin is missing: it is removed" in said.output
+    assert f"0 MiB are free there: df -h {disk}" in said.output
+    assert "one.cubin\n" not in said.printed
+    assert str(disk) in f"{said.why} {said.grounds}"
+    assert "TMPDIR" in said.advice
+    assert explained(program, said.printed)["verdict"] == "disk-full"
+
+
 # -- somebody ----------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ supervisor, and the later ones find it: its socket is named after the build's to
 
 Rules. No supervisor, and none to be had: the real tool at once. Supervisor lost while waiting: where another can be had
 it is asked again; else one at a time, under a lock that the kernel releases. The child's own status is returned, by the
-same signal if it died of one.
+same signal if it died of one; but a ptxas whose output is torn has failed, whatever it says.
 
 Frames, both ways: 4 bytes length (little endian), then fields separated by NUL.
 """
@@ -347,6 +347,55 @@ def can_run_again(name, args):
     return not (prints or name in ("cc1", "cc1plus", "lto1")) or "-o" in args
 
 
+def torn_output(name, args):
+    """What ptxas wrote, where its end is missing; empty where nothing is.
+
+    On a full disk ptxas 13.0 writes what fits, and ends with 0. The tables of a cubin lie at its end, and its head says
+    where. So a disk on which all has just found room is none that is full, and one that was full for a moment, or by a
+    quota, is found as well.
+    """
+    if name != "ptxas" or "-o" not in args[:-1]:
+        return ""
+    path = os.path.abspath(args[args.index("-o") + 1])
+    try:
+        seen = os.stat(path)
+        if seen.st_mode & 0o170000 != 0o100000:
+            # A pipe would be waited for.
+            return ""
+        with open(path, "rb") as file:
+            head = file.read(64)
+    except OSError:
+        return ""
+
+    def number(at, count):
+        return int.from_bytes(head[at : at + count], "little")
+
+    ends = (64, number(32, 8) + number(54, 2) * number(56, 2), number(40, 8) + number(58, 2) * number(60, 2))
+    return path if not head or (head[:5] == b"\x7fELF\2" and seen.st_size < max(ends)) else ""
+
+
+def say_torn(path):
+    where = os.path.dirname(path)
+    try:
+        disk = os.statvfs(where)
+        free = "%d MiB are free there" % (disk.f_bavail * disk.f_frsize >> 20)
+    except OSError as error:
+        free = error.strerror
+    say(
+        os.fsencode(
+            "builddoctor: ptxas ended with 0, but the end of %s is missing: it is removed, and the compile fails. %s: "
+            "df -h %s\n" % (path, free, where)
+        )
+    )
+
+
+def remove(path):
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
 def with_thrift(name, args, answer):
     """The tool's arguments, and those of the answer (behind its first field) that may be added."""
     wanted = () if answer is None or name not in THRIFTY else answer[1:]
@@ -419,6 +468,10 @@ def phase(real, shown, args):
         status, usage = run_child(
             real, answer[1:] if before else args, lambda pid: send(connection, ["start", str(pid)]), said
         )
+        torn = torn_output(name, args) if status == 0 else ""
+        if torn:
+            say_torn(torn)
+            status = 1 << 8
         told = send(
             connection,
             ["end", str(status), str(usage.ru_maxrss), "%.3f" % (usage.ru_utime + usage.ru_stime)]
@@ -431,11 +484,14 @@ def phase(real, shown, args):
             if answer is None:
                 wait_in_line()
             continue
-        if (status == 0 and not keeps) or not told:
+        if status == 0 and not keeps:
             leave(status)
-        answer = receive(connection)
+        answer = receive(connection) if told else None
         was_done(answer)
         if answer is None or answer[0] not in ("again", "before") or not again:
+            # Not sooner: the supervisor has looked at the disk as ptxas left it.
+            if torn:
+                remove(torn)
             leave(status)
 
 
