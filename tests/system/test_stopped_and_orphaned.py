@@ -138,6 +138,23 @@ def test_death_of_the_supervisor_ends_what_is_stopped(program: Program, front: s
     assert not list(program.folder.glob("builddoctor-*")), "the run's own folder is removed"
 
 
+def test_what_is_left_where_all_were_killed_goes_with_the_next_build(program: Program) -> None:
+    """As by the end of a job or a cgroup: nobody was left to remove it. A build that goes on keeps its own."""
+    stand_in(program, "exec sleep 1000")
+    process = program.start(program.supervised("sh", "-c", "clang++ -c a; :"))
+    started(program, process)
+    (folder,) = program.folder.glob("builddoctor-*")
+    assert program.run("run", "--no-doctor", "--", "true").returncode == 0
+    assert (folder / "socket").exists()
+    for each in (everything := with_all_below(process)):
+        each.kill()
+    process.communicate()
+    psutil.wait_procs(everything, timeout=GONE_WITHIN_S)
+    assert (folder / "socket").exists()
+    assert program.run("run", "--no-doctor", "--", "true").returncode == 0
+    assert not list(program.folder.glob("builddoctor-*"))
+
+
 @pytest.mark.trap(34)
 def test_death_of_ninja_leaves_no_compiler(program: Program) -> None:
     """kill -9 of ninja: its edges, each in a group of its own, become ours, are ended, and that is said."""

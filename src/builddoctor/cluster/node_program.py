@@ -28,6 +28,7 @@ from builddoctor.core.errors import ClusterError
 from builddoctor.scheduler.budget import allowance
 from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.root import SystemRoot
+from builddoctor.system.user_folders import HeldFolder
 
 JOIN_S = 30
 PLACES = {"cudafe++": "bin/cudafe++", "ptxas": "bin/ptxas", "cicc": "nvvm/bin/cicc"}
@@ -57,16 +58,16 @@ def serve(settings: NodeSettings, root: SystemRoot, kind: type[Node]) -> int:
     quiet()
     # Told to end before it serves: its folder goes as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with dask.config.set(SETTINGS), tempfile.TemporaryDirectory(prefix="builddoctor-node-") as folder:
+    with dask.config.set(SETTINGS), HeldFolder(tempfile.gettempdir(), "builddoctor-node-") as folder:
         try:
-            check_disk(Path(folder))
+            check_disk(folder)
         except OSError as error:
             raise ClusterError(
                 error.strerror or str(error), hint="name a folder with more room, `export TMPDIR=/some/folder`"
             ) from error
-        node = _node(settings, Path(folder), root, kind)
+        node = _node(settings, folder, root, kind)
         security = security_for(settings.address, Path(settings.keys), "node")
-        return asyncio.run(_serve(node, settings.address, security, Path(folder)))
+        return asyncio.run(_serve(node, settings.address, security, folder))
 
 
 def _node(settings: NodeSettings, folder: Path, root: SystemRoot, kind: type[Node]) -> Node:
@@ -121,6 +122,10 @@ async def _serve(node: Node, address: str, security: Security | None, folder: Pa
     say(f"serves {address} as {worker.address}: {node.facts.cores} cores, {node.facts.budget_mib:.0f} MiB")
     gone = asyncio.ensure_future(worker.finished())
     await asyncio.wait((gone, asyncio.ensure_future(told.wait())), return_when=asyncio.FIRST_COMPLETED)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Once is enough: the loop would give them back to Python, and the next one leave this node's folder behind.
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
     if not told.is_set():
         say("the cluster is gone")
         return 1

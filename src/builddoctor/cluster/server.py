@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import tempfile
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
@@ -18,6 +19,7 @@ from distributed.core import connect
 from distributed.security import Security
 
 from builddoctor.core.errors import ClusterError
+from builddoctor.system.user_folders import HeldFolder
 
 SILENT_NODE = "15 s"
 """A node that was not heard of for so long is taken for gone: its phases are run elsewhere."""
@@ -78,7 +80,11 @@ def serve_forever(
     Raises ClusterError where it cannot listen.
     """
     quiet()
-    with dask.config.set(SETTINGS):
+    # Dask makes a folder of its own among the temporary files, and leaves it.
+    with (
+        HeldFolder(tempfile.gettempdir(), "builddoctor-serve-") as folder,
+        dask.config.set({**SETTINGS, "temporary-directory": str(folder)}),
+    ):
         asyncio.run(_serve(address, security, ready, also_serving))
 
 

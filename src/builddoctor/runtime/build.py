@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import resource
-import shutil
 import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,8 +119,7 @@ def supervise(
     env = seen.env
     sensor = MemorySensor(system, env=env, user_limit_mib=request.memory_mib, clock=clock)
     with contextlib.ExitStack() as stack:
-        folder = run_folder(env)
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = stack.enter_context(run_folder(env))
         fleet = _fleet(request, env, folder)
         if fleet is not None:
             stack.callback(fleet.close)

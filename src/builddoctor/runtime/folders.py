@@ -18,7 +18,7 @@ from pathlib import Path
 
 from builddoctor.core.errors import FolderNotWritableError
 from builddoctor.system.probes import first_program
-from builddoctor.system.user_folders import usual_folder
+from builddoctor.system.user_folders import HeldFolder, usual_folder
 
 LONGEST_SOCKET_PATH = 100
 """The kernel takes 107 bytes."""
@@ -123,13 +123,13 @@ def trace_file(env: Mapping[str, str], named: str, trace_id: str, stamp: str) ->
     return folder / f"{stamp}-{trace_id}.jsonl"
 
 
-def run_folder(env: Mapping[str, str]) -> Path:
-    """A new folder for this run, for this user alone (0700), with a path short enough for a socket in it."""
+def run_folder(env: Mapping[str, str]) -> HeldFolder:
+    """A new folder for this run, with a path short enough for a socket in it."""
     problem: OSError | None = None
     for parent in (env.get("XDG_RUNTIME_DIR"), _temporary_folder(), "/tmp", "/dev/shm"):  # noqa: S108
         if parent and os.path.isabs(parent) and len(parent) + len("/builddoctor-12345678/socket") < LONGEST_SOCKET_PATH:
             try:
-                return Path(tempfile.mkdtemp(prefix="builddoctor-", dir=parent))
+                return HeldFolder(parent, "builddoctor-")
             except OSError as error:
                 problem = error
     raise FolderNotWritableError(
