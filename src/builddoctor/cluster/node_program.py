@@ -31,6 +31,7 @@ from builddoctor.system.root import SystemRoot
 from builddoctor.system.user_folders import HeldFolder
 
 JOIN_S = 30
+TOLD_BY = (signal.SIGINT, signal.SIGTERM)
 PLACES = {"cudafe++": "bin/cudafe++", "ptxas": "bin/ptxas", "cicc": "nvvm/bin/cicc"}
 
 
@@ -57,7 +58,7 @@ def serve(settings: NodeSettings, root: SystemRoot, kind: type[Node]) -> int:
     """The same, on another system: a replay counts its memory up to full size."""
     quiet()
     # Told to end before it serves: its folder goes as well.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _end)
     with dask.config.set(SETTINGS), HeldFolder(tempfile.gettempdir(), "builddoctor-node-") as folder:
         try:
             check_disk(folder)
@@ -68,6 +69,17 @@ def serve(settings: NodeSettings, root: SystemRoot, kind: type[Node]) -> int:
         node = _node(settings, folder, root, kind)
         security = security_for(settings.address, Path(settings.keys), "node")
         return asyncio.run(_serve(node, settings.address, security, folder))
+
+
+def _end(*_: object) -> None:
+    _heed_no_more()
+    sys.exit(0)
+
+
+def _heed_no_more() -> None:
+    """Told once is enough: told again, a node that removes its folder would leave it."""
+    for number in TOLD_BY:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _node(settings: NodeSettings, folder: Path, root: SystemRoot, kind: type[Node]) -> Node:
@@ -111,8 +123,17 @@ async def _serve(node: Node, address: str, security: Security | None, folder: Pa
     )
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in TOLD_BY:
         loop.add_signal_handler(number, told.set)
+    try:
+        return await _until_told(worker, told, node, address)
+    finally:
+        for number in TOLD_BY:
+            loop.remove_signal_handler(number)
+        _heed_no_more()
+
+
+async def _until_told(worker: Worker, told: asyncio.Event, node: Node, address: str) -> int:
     try:
         await asyncio.wait_for(worker, JOIN_S)
     except (OSError, TimeoutError, asyncio.TimeoutError) as error:
@@ -122,10 +143,6 @@ async def _serve(node: Node, address: str, security: Security | None, folder: Pa
     say(f"serves {address} as {worker.address}: {node.facts.cores} cores, {node.facts.budget_mib:.0f} MiB")
     gone = asyncio.ensure_future(worker.finished())
     await asyncio.wait((gone, asyncio.ensure_future(told.wait())), return_when=asyncio.FIRST_COMPLETED)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # Once is enough: the loop would give them back to Python, and the next one leave this node's folder behind.
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
     if not told.is_set():
         say("the cluster is gone")
         return 1
