@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -50,8 +50,9 @@ def test_a_worker_that_ends(tmp_path: Path, meeting: Meeting, number: signal.Sig
 def test_a_node_that_is_told_again_and_again_to_end(tmp_path: Path, meeting: Meeting) -> None:
     """Once it is ending, no signal keeps it from removing its folder."""
     worker, node, temporary = _joined(tmp_path, meeting)
-    while node.is_running() and node.status() != psutil.STATUS_ZOMBIE:
-        node.terminate()
+    with suppress(psutil.NoSuchProcess):
+        while node.status() != psutil.STATUS_ZOMBIE:
+            node.terminate()
     assert worker.wait(PATIENCE_S) == 0, meeting.log("node")
     assert not list(temporary.iterdir())
 
