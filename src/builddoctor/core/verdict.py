@@ -92,6 +92,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     captured: tuple[tuple[str, str], ...] = ()
     """named groups of the pattern: name and text"""
 
+    @property
+    def quoted(self) -> str:
+        return f"line {self.line}: {self.text}"
+
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to do."""

@@ -1,0 +1,374 @@
+"""The line of a log that counts: the first error of the innermost layer that failed, in known words or others. Pure.
+
+Covers: the root line; errors in order of the steps that failed; whether a log ends badly at all; what else to look at
+where the cause is not known.
+Does *not* cover: what is the cause, or what is made of it (``diagnose.from_log``).
+
+Layers wrap each other: pip tells what a build hook said, that what ninja said, that what nvcc did. What only says that
+something failed is a wrapper, whoever says it; what it wraps stands above it, below it, or in what it hands on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from builddoctor.core.verdict import Finding, Verdict, Weight
+from builddoctor.diagnose.catalogue import Layer, layer_of
+from builddoctor.diagnose.log_facts import LogFacts
+from builddoctor.diagnose.log_lines import Quote
+from builddoctor.diagnose.log_scanner import Reading, failure
+
+LINES_BEFORE_STEP = 200
+"""make says after the error which step it was, and other steps print in between"""
+
+TRIED_OUT = re.compile(r"\bconftest\b|CMakeTmp\b|CMakeScratch\b|\bTryCompile\b|\bCMake(?:Error|Output|ConfigureLog)\b")
+"""what configure steps try out may fail"""
+
+MUST_COMPILE = frozenset(("compiler-makes-nothing", "cmake-nvcc-broken", "cmake-nvcc-id-failed"))
+"""but for the compilers themselves: what stands below is why they do not work"""
+
+HARMLESS = re.compile(r"hit memory(?:\+swap)? limit at least once")
+"""Slurm says so of full page cache too"""
+
+WENT_ON = re.compile(
+    r"^-- (?:Build files have been written|Generating done)|^config(?:ure|\.status): creating "
+    r"|^Your branch is up to date|^Already on |\(ignored\)$"
+)
+"""printed after an error that did not stop the build"""
+
+LAST_WORDS = 3
+ENDS_BADLY = re.compile(
+    r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with (?:code )?(?!0\b)\d|\bAborted\b"
+    r"|^The configuration failed|^Failing command: |\bmake(?:\[\d{1,4}\])?: \*\*\* "
+)
+
+LINES_NEXT = 2
+LONGEST_LINE = 300
+
+MATTERS = re.compile(
+    r"(?i)error|fatal|fail|kill|abort|cannot|not found|no such|denied|exception|undefined|exit (?:code|status)"
+)
+
+
+def innermost(findings: Iterable[Finding]) -> Finding | None:
+    """A full disk before all others: it explains them, and they do not explain it."""
+    return min(
+        findings,
+        key=lambda each: (each.verdict is not Verdict.DISK_FULL, layer_of(each.entry), each.line),
+        default=None,
+    )
+
+
+def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Finding | None:
+    """The first error of the innermost layer that failed: what says the cause, else an error in a tool's own words,
+    else what make or ninja say of their step. None where the log has no such line."""
+    if cause is not None and cause.weight is Weight.SAYS:
+        return cause
+    for among in by_step(reading, facts):
+        errors = [each for each in among if each.weight in (Weight.HINTS, Weight.GUESSES, Weight.SHOWS)]
+        if (first := innermost([each for each in errors if not _wraps(each)] or errors)) is not None:
+            if cause is not None and layer_of(cause.entry) <= layer_of(first.entry):
+                return cause
+            # A wrapper alone: what a tool said in words that nobody knows stands beside it.
+            said = _said_near(reading, first.line) if _wraps(first) else _said_within(reading, first)
+            return said or _end_of_chain(first, among)
+    driver = innermost(each for each in reading.findings if each.weight is Weight.TRAILS)
+    return None if driver is None else _said_near(reading, driver.line) or driver
+
+
+WRAPPER, CHAIN = "wrapper-said", "chain-said"
+MESSAGE = "message-below"
+_EMPTY = re.compile(r": ?(?:WARNING: .*)?$")
+RAISED = frozenset(("python-raised", "python-raised-below"))
+LINES_TO_QUOTED = 12
+"""from a message to where the output begins that it quotes"""
+CHAIN_LINES = 6
+"""from an error to the last of what it names as its causes"""
+
+
+def _wraps(found: Finding) -> bool:
+    return found.entry == WRAPPER or _WRAPS.search(found.text) is not None
+
+
+def _said_within(reading: Reading, found: Finding) -> Finding | None:
+    """Of an exception that another one caused: that one, though nobody knows its name. Of a message that quotes the
+    output of a program: the first line of that which speaks of an error."""
+    lines = _lines_of(reading)
+    numbered = sorted(lines.items())
+    if found.entry in RAISED:
+        first = _exception([each for each in numbered if each[0] < found.line])
+        told = first is not None and ": " in first.text and _CAUSED in lines.values()
+        return _shown(first.line, first.text) if first is not None and told else None
+    quotes = next((line for line, text in numbered if line >= found.line and _QUOTES.search(text)), None)
+    if quotes is None or quotes - found.line > LINES_TO_QUOTED:
+        return None
+    within = [each for each in numbered if quotes < each[0] <= quotes + NEAR and not _WRAPS.search(each[1])]
+    return next((_shown(*each) for each in within if _speaks_of_failure(each[1])), None)
+
+
+def _end_of_chain(found: Finding, findings: Sequence[Finding]) -> Finding:
+    """The last of the causes that are named right below an error, or the error that its own message hands on: each is
+    nearer to what happened."""
+    near = [each for each in findings if 0 < each.line - found.line <= CHAIN_LINES]
+    below = [each for each in near if each.entry == CHAIN]
+    # Of a message that begins with nothing, or with warnings: the error in it.
+    inner = [each for each in near if _EMPTY.search(found.text.partition(each.text)[0]) and each.text in found.text]
+    inner = inner if found.entry == MESSAGE else []
+    return [found, *inner[:1], *below[-1:]][-1] if found.weight is Weight.SHOWS else found
+
+
+NEAR = 20
+"""lines that are not empty, before a build tool's own: where the reason stands, if it stands anywhere"""
+
+NINJA = "FAILED: "
+_SAYS_BELOW = re.compile(rf"{NINJA}|(?:error|Error|ERROR): ")
+_NINJAS_OWN = re.compile(rf"\[\d{{1,6}}/\d{{1,6}}\] |ninja: |{NINJA}|Traceback |^\[end of output\]")
+
+_FAILS = re.compile(
+    r"(?i)(?:\b|_)(?:error|fatal|failed|failure|bailing out|fehler|fehlgeschlagen|erreur|échec|échoué|erro|falló|falha"
+    r"|errore|ошибка|fout|błąd)\b|错误|失败|エラー|失敗|오류"
+)
+_KILLED = re.compile(r"(?:[Kk]illed|[Tt]erminated|[Aa]borting|SIG(?:KILL|TERM|SEGV|ABRT|BUS|ILL))\b")
+_LACKS = re.compile(
+    r"(?i)\b(?:cannot|can't|could ?n[o']t|unable to|not found|no such|missing|denied|invalid|unsupported|not supported"
+    r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too old|too new|does not exist"
+    r"|(?:is|was) not (?:set|defined|installed|available))\b"
+)
+_LACKS_TOO = re.compile(
+    r"(?i)\b(?:not (?:set|defined|installed|available|detected|compatible|recogni[sz]ed|satisfied|working)|sorry"
+    r"|giving up|not \w{3,20} successfully"
+    r"|(?:does not|doesn't|do not|don't) (?:match|work|support|have|contain|provide)|too (?:low|small)"
+    r"|no [\w .+/-]{1,40} (?:found|detected)|conflicts? with|problems? \w+ing)\b"
+)
+"""where something failed: the end of a log that went well may say as much"""
+_ASKS = re.compile(
+    r"(?i)^(?!.*(?:\bto (?:use|enable|get|build|run|view|see|generate)\b|\bif you\b|\boptional|\brecommend|\bwarn"
+    r"|\bfor (?:more|better|best)\b)).*(?:\bplease (?:\w+ ){0,3}install\b|\bmust be installed\b)|^\+{1,3} exit [1-9]"
+)
+_GAVE_UP = re.compile(
+    r"(?i)^\W{0,5}(?:the following .{1,60} (?:are|were) (?:not (?:satisfied|met|found|installed)|missing)\b"
+    r"|(?:installation|configuration|configure|set-?up|the build) (?:has )?(?:failed|aborted)\b|giving up\b)"
+)
+"""said by scripts of projects, above what they say of the machine"""
+_ADVISES = re.compile(r"(?:To|Please|You|If|Try|Run|See) \w")
+_DEMANDS = re.compile(
+    r"(?i)\b(?:please (?:\w+ ){0,4}(?:install|upgrade|update|set|specify|use|run)|(?:must|need to|have to|needs to) be"
+    r"|you (?:must|need|have to|should)|(?:is|are) (?:required|needed)|requires|at least|or (?:later|newer|higher)"
+    r"|>= ?\d|only (?:works|supports?|available)|exiting|quitting|stopping)\b"
+)
+_NO_REASON = re.compile(
+    r"(?i)\bwarning\b|\bnote: |^-- |^checking |\b(?:no|0) (?:errors?|failures?|failed|tests? failed)\b|\bError \d+$"
+    r"|\bexit (?:code|status)\b|\bnon-zero\b|\bunfinished jobs\b|\brecipe for target\b"
+    r"|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
+    r"|\bskipp|: In (?:\w{4,12} )?function "
+)
+
+
+_WRAPS = re.compile(
+    r"\.\.\. (?:error|failed)$|\bdid not run successfully\b|\bfinished with status 'error'|\berrored (?:out|with)\b"
+    r"|\bwith error code\b|^(?:ERROR: )?Failed (?:to build|building) |^The configuration failed|^[-=*#]{4,}$"
+    r"|-generation-failed$|-exited-with-error$|^(?:error: )?The build backend returned an error"
+    r"|\bBackend subprocess exited\b|\berror originates from a sub"
+    r"|^error: [Cc]ould not compile |^(?:ERROR|error):$|-- ANTICONF ERROR -"
+    r"|\bduring the fetch of repository '|\bTraceback \(most recent call last\):"
+)
+"""what says that something failed, and never why"""
+_OPENS = re.compile(
+    r"\[\d{1,7} lines? of output\]|Complete output(?: from command .{1,600}| \(\d{1,7} lines?\))?:?|\[std(?:err|out)\]$"
+)
+_CLOSES = re.compile(
+    r"\[end of output\]|-{8,}$|hint: |note: |Command \"|\[std(?:err|out)\]$|(?:ERROR: )?Command errored out"
+)
+"""around what pip and uv hand on of a build"""
+_ENDED = re.compile(
+    r"(?:[\w./-]{0,100}make|scons)(?:\[\d{1,4}\])?: \*\*\* |\+{1,3} exit [1-9]"
+    r"|(?:Error: )?Process completed with exit code"
+    r"|The command ['\"].{1,600}['\"] (?:returned a non-zero code|exited with)"
+    r"|(?:ERROR: )?(?:failed to solve: )?process \".{1,600}\" did not complete"
+    r"|collect2: |\S{0,200}ld: final link failed|\S{0,200}clang(?:\+\+)?: error: linker command failed"
+)
+"""what a build tool or CI says of a step right below the last that it printed"""
+_TOOLS_OWN = re.compile(r"(?:[\w.+-]{0,80}/){0,12}[\w.+-]{2,40}: [A-Za-z]")
+_STARTED = re.compile(
+    r"[$+>#] |Run |Entering |Leaving |\[\s*\d{1,3}%\]|(?:cd|set|export|echo|mkdir|cp|rm) "
+    r"|(?:[\w.+-]{0,80}/){0,12}[\w.+-]{1,40} -\w"
+)
+
+_CAUSED = "The above exception was the direct cause of the following exception:"
+_QUOTES = re.compile(r"(?:[Tt]he output was|the following output):$")
+
+_WORDS = re.compile(r"[A-Za-z]{2}")
+_PROMPT = re.compile(r"^\S{0,80}[$#>]$")
+
+
+def _shown(line: int, text: str) -> Finding:
+    return Finding(entry="", verdict=None, weight=Weight.SHOWS, line=line, text=text)
+
+
+def _lines_of(reading: Reading) -> dict[int, str]:
+    """The lines that are known: the last ones, and those around the first step that failed."""
+    return {**dict(_last_lines(reading)), **{each.line: each.text for each in reading.near}}
+
+
+def _tells(text: str) -> bool:
+    """It says that something failed; a tool that names itself may say so in other words than error."""
+    return bool(_FAILS.search(text) or (_TOOLS_OWN.match(text) and _LACKS.search(text)))
+
+
+def _speaks_of_failure(text: str) -> bool:
+    return bool(_FAILS.search(text) or _LACKS.search(text)) and not _NO_REASON.search(text)
+
+
+def _said_near(reading: Reading, line: int) -> Finding | None:
+    """Where no text of an error is known but a build tool's own, in that line: the first one just before it that speaks
+    of an error, else of something that is missing; ninja prints what a tool said after its own line and the command."""
+    told = {each.line for each in reading.findings}
+    lines = _lines_of(reading)
+    others = [(number, lines[number]) for number in sorted(lines.keys() - told) if not _WRAPS.search(lines[number])]
+    handed_on = _handed_on(others)
+    before = [each for each in others if each[0] < line][-NEAR:]
+    # Below ninja's own line stands the command.
+    begin = line + lines.get(line, "").startswith(NINJA)
+    after = [each for each in others if each[0] > begin][:NEAR] if _SAYS_BELOW.match(lines.get(line, "")) else []
+    likely = [each for each in (*after, *(handed_on or before)) if not _NO_REASON.search(each[1])]
+    plain = [each for each in likely if not _ADVISES.match(each[1])]
+    for tells in (_tells, _LACKS.search, _LACKS_TOO.search, _KILLED.search, _DEMANDS.search):
+        for number, text in likely if tells in (_tells, _DEMANDS.search) else plain:
+            if tells(text):
+                return _shown(number, text)
+    # In no known words: the last that the tool printed.
+    if handed_on:
+        said = handed_on
+    elif lines.get(line, "").startswith(NINJA):
+        own = next((place for place, each in enumerate(after) if _NINJAS_OWN.match(each[1])), len(after))
+        said = after[:own]
+    else:
+        said = _right_above(others, lines.get(line, ""), line)
+    said = [each for each in said if not _NO_REASON.search(each[1])]
+    return _shown(*said[-1]) if said else None
+
+
+def _handed_on(numbered: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """What pip or uv hands on of a build, where these lines have its beginning: the last that is not empty."""
+    handed_on: list[tuple[int, str]] = []
+    for place, (_, text) in enumerate(numbered):
+        if _OPENS.match(text):
+            below = numbered[place + 1 :]
+            end = next((behind for behind, each in enumerate(below) if _CLOSES.match(each[1])), len(below))
+            handed_on = list(below[:end]) or handed_on
+    return handed_on
+
+
+LINES_ABOVE = 2
+
+
+def _right_above(numbered: Sequence[tuple[int, str]], driver: str, line: int) -> list[tuple[int, str]]:
+    """The last that was printed above what a build tool or CI says of a step that ended: of make's, in the form in
+    which programs speak, for a command may stand there."""
+    above = [each for each in numbered if line - LINES_ABOVE <= each[0] < line and not _STARTED.match(each[1])]
+    if not _ENDED.match(driver):
+        return []
+    return [each for each in above if _TOOLS_OWN.match(each[1])] if "***" in driver else above
+
+
+def some_line(reading: Reading, facts: LogFacts) -> Finding:
+    """To begin with, where nothing is known: the root line, what stands near a step's end, or whatever there is."""
+    last = max((line for line, text in _last_lines(reading)[-1:] if _ENDED.match(text)), default=reading.lines + 1)
+    return root_line(reading, facts, None) or _said_near(reading, last) or _any_wrong(reading)
+
+
+def _any_wrong(reading: Reading) -> Finding:
+    """Of a log that ends badly, with no line that is known: the first that speaks of a failure, else the last one."""
+    numbered = _last_lines(reading)
+    matter = [Quote(line=number, text=text) for number, text in numbered if MATTERS.search(text)]
+    last = Quote(line=reading.lines, text="") if not numbered else Quote(line=numbered[-1][0], text=numbered[-1][1])
+    said = _exception(numbered) or reading.wrong or next(iter(matter), last)
+    return _shown(said.line, said.text)
+
+
+_FRAME = re.compile(r'File ".{1,300}", line \d')
+_RAISED = re.compile(r"raise \w|assert |(?:sys\.)?exit\(.{0,4}[\"']")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:: \S|:?$)")
+_UNDERLINES = re.compile(r"[\^~ ]+$|[)\]}]")
+LINES_OF_A_FRAME = 4
+
+
+def _exception(numbered: Sequence[tuple[int, str]]) -> Quote | None:
+    """What a traceback of Python ends with, whatever the exception is called: of the first one in these lines. Where
+    the copy ends before that: what was raised."""
+    for place, (_, text) in enumerate(numbered):
+        below = numbered[place + 1 : place + 1 + LINES_OF_A_FRAME]
+        if _FRAME.match(text) and not any(_FRAME.match(each) for _, each in below):
+            said = next((each for each in below if _EXCEPTION.match(each[1])), None)
+            said = said or next((each for each in below if _RAISED.match(each[1])), None)
+            # In no form of Python's: what stands below the frame's line of source.
+            said = said or next((each for each in below[1:] if not _UNDERLINES.match(each[1])), None)
+            if said is not None:
+                return Quote(line=said[0], text=said[1])
+    return _before_frames(numbered)
+
+
+_ABOVE_FRAMES = re.compile(r"[A-Z]\w{0,60}(?:Error|Exception|Exit)\b.{0,300}:$")
+
+
+def _before_frames(numbered: Sequence[tuple[int, str]]) -> Quote | None:
+    """Of a log that ends within the frames of a traceback whose exception stands above them, as SCons prints it."""
+    if not any(_FRAME.match(text) for _, text in numbered[-LAST_WORDS:]):
+        return None
+    above = [each for each, (_, below) in pairwise(numbered) if _FRAME.match(below) and _ABOVE_FRAMES.search(each[1])]
+    return Quote(line=above[-1][0], text=above[-1][1]) if above else None
+
+
+def by_step(reading: Reading, facts: LogFacts) -> tuple[list[Finding], ...]:
+    """Findings of the first step that failed, those from there on, all."""
+    begin = 1
+    if reading.failing is not None:
+        begin = reading.failing if _is_ninja(reading, facts) else max(1, reading.failing - LINES_BEFORE_STEP)
+    end = facts.failed[1].line if len(facts.failed) > 1 and _is_ninja(reading, facts) else reading.lines + 1
+    must = next((each.line for each in reading.findings if each.entry in MUST_COMPILE), reading.lines + 1)
+    findings = [each for each in reading.findings if each.line > must or not TRIED_OUT.search(each.text)]
+    after = [each for each in findings if each.line >= begin]
+    return [each for each in after if each.line < end], after, findings
+
+
+def _is_ninja(reading: Reading, facts: LogFacts) -> bool:
+    return bool(facts.failed) and facts.failed[0].line == reading.failing
+
+
+def ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
+    """The end of a log says that something failed, and nothing after it that all is well."""
+    wrong = failure()
+    numbered = _last_lines(reading)
+    bad = [number for number, text in numbered if wrong.is_it(text) and not HARMLESS.search(text)]
+    bad += [number for number, text in numbered[-LAST_WORDS:] if ENDS_BADLY.search(text)]
+    last = [each for each in numbered if _WORDS.search(each[1]) and not _PROMPT.search(each[1])][-1:]
+    bad += [number for number, text in last if _speaks_of_failure(text) and not HARMLESS.search(text)]
+    bad += [number for number, text in last if _ASKS.search(text)]
+    bad += [number for number, text in numbered if _GAVE_UP.search(text) and not _NO_REASON.search(text)]
+    if (above := _before_frames(numbered)) is not None:
+        bad.append(above.line)
+    bad += [trail.line for trail in trails]
+    said = [each for each in reading.findings if each.weight in (Weight.GUESSES, Weight.SHOWS)]
+    bad += [each.line for each in said if layer_of(each.entry) < Layer.DRIVER.rank]
+    went_on = max((number for number, text in numbered if WENT_ON.search(text)), default=0)
+    return max(bad, default=0) > went_on
+
+
+def _last_lines(reading: Reading) -> list[tuple[int, str]]:
+    """The last lines that are not empty, with their numbers."""
+    return list(zip(reading.tail_numbers, reading.tail, strict=True))
+
+
+def around(root: Finding, reading: Reading) -> list[str]:
+    """What may say more than the root line, or instead of it: those next to it, other errors, the last that matters."""
+    kept = sorted(
+        {**dict(_last_lines(reading)), **{each.line: each.text for each in reading.near}, root.line: root.text}.items()
+    )
+    at = next(place for place, each in enumerate(kept) if each[0] == root.line)
+    next_to_it = kept[max(0, at - LINES_NEXT) : at + LINES_NEXT + 1]
+    errors = [(each.line, each.text) for each in reading.findings if each.weight is not Weight.TRAILS]
+    last = [each for each in kept if MATTERS.search(each[1])][-LINES_NEXT:]
+    shown = dict(sorted({**dict(last), **dict(errors[:LINES_NEXT]), **dict(next_to_it)}.items()))
+    return [f"near line {number}: {text[:LONGEST_LINE]}" for number, text in shown.items()]
