@@ -55,7 +55,8 @@ def cluster() -> list[str]:
         "machine builds, and preprocesses for all; where two sizes are named, one node has the second, since machines "
         "of 3 GiB alone cannot build this. First: nothing is known. Later: an earlier build is. *Bound*: no order is "
         "faster. It is the longest unit, or the work on all cores with the ways of what is sent, preprocessing on the "
-        "machine that builds; no limit of memory, and nothing preprocessed twice. A phase's way takes "
+        "machine that builds, or the phases that only some machines can hold, alone on those; nothing preprocessed "
+        "twice. A phase's way takes "
         f"{WAY_S} s and {1000 * WAY_S_PER_MIB:.0f} ms a MiB.\n"
     )
     heads = (
@@ -66,8 +67,9 @@ def cluster() -> list[str]:
     for cores, gib, first_gib, counts in SIZES:
         alone_s = 0.0
         for nodes in counts:
-            bound_s = max(bound_with_ways_s(measured, cores, nodes), chain_s)
             sizes_gib = [first_gib, *[gib] * nodes][:nodes]
+            by_size_s = bound_by_size_s(measured, cores, [gib, *sizes_gib])
+            bound_s = max(bound_with_ways_s(measured, cores, nodes), by_size_s, chain_s)
             row, kills = [], 0
             for knows in (False, True):
                 results = []
@@ -104,6 +106,17 @@ def bound_with_ways_s(workload: Workload, cores: int, nodes: int) -> float:
             break
         here_s, there_s = here_s - share * work_s, there_s + share * (work_s + way_s)
     return max(here_s / cores, there_s / cores / nodes)
+
+
+def bound_by_size_s(workload: Workload, cores: int, sizes_gib: Sequence[float]) -> float:
+    """The phases that only some machines can hold, on all cores of those."""
+    phases = [phase for unit in workload.units for phase in unit.phases]
+    bounds_s = [0.0]
+    for size_mib in (1024 * each for each in set(sizes_gib)):
+        larger_s = sum(phase.wall_s for phase in phases if phase.peak_mib > size_mib)
+        machines = sum(1024 * each > size_mib for each in sizes_gib)
+        bounds_s += [larger_s / cores / machines] if machines else []
+    return max(bounds_s)
 
 
 def _work_s(workload: Workload) -> float:

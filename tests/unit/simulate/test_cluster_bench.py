@@ -14,7 +14,8 @@ from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "scripts"))
 
-bound_with_ways_s = importlib.import_module("cluster_bench").bound_with_ways_s
+cluster_bench = importlib.import_module("cluster_bench")
+bound_with_ways_s, bound_by_size_s = cluster_bench.bound_with_ways_s, cluster_bench.bound_by_size_s
 
 
 def build(*phases: tuple[PhaseKind, float]) -> Workload:
@@ -41,3 +42,14 @@ def test_what_costs_least_on_its_way_goes_first() -> None:
     small = [(PhaseKind.PTXAS, 0.01)] * 100
     bound_s = bound_with_ways_s(build((PhaseKind.CICC, 1.0), *small), 1, 1)
     assert 1.0 < bound_s < 1.0 + WAY_S
+
+
+def test_what_only_the_large_machines_hold_is_a_bound_by_itself() -> None:
+    """40 s of 3.9 GiB on one or two machines of 4 GiB, with any number of smaller ones beside."""
+    large = PhaseWork(kind=PhaseKind.CICC, peak_mib=4000.0, wall_s=20.0)
+    workload = Workload(
+        name="w", units=(UnitWork(name="u", phases=(large, large)), *build((PhaseKind.CICC, 1.0)).units)
+    )
+    assert bound_by_size_s(workload, 1, [3.0, 4.0, 3.0, 3.0]) == 40.0
+    assert bound_by_size_s(workload, 2, [3.0, 4.0, 4.0]) == 10.0
+    assert bound_by_size_s(workload, 1, [4.0, 4.0]) == 0.0
