@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import msgspec
@@ -172,3 +173,12 @@ def test_sources_among_their_copies_are_refused(array: Array) -> None:
     assert done.returncode == 2
     assert "set MATRIX to another folder" in done.stderr
     assert not (array.sources / CELL).exists()
+
+
+def test_a_limit_that_leaves_no_time_is_said_at_once(array: Array) -> None:
+    """It would be queued again as often as may be, and none of its attempts would begin anything."""
+    gated = array_cells(RECIPE, PLAN, msgspec.structs.replace(HOW, with_builddoctor=True))
+    array.script.write_text(render_slurm_array(gated[:1]))
+    done = array.job(SLURM_JOB_END_TIME=str(int(time.time()) + 60))
+    assert done.returncode == 2
+    assert "the time limit is too short" in done.stderr

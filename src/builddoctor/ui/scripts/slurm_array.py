@@ -175,7 +175,12 @@ scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" || exit @CONTINUED
 
 _UNTIL = """\
 # builddoctor begins nothing that cannot end before the signal comes.
-UNTIL=$((${SLURM_JOB_END_TIME:-$((began + @LIMIT@))} - $(date +%s) - 2 * @GRACE@))
+limit=$((${SLURM_JOB_END_TIME:-$((began + @LIMIT@))} - began))
+[ "$limit" -gt @KEPT@ ] || {
+  say "the time limit is too short: its last @KEPT@ seconds are kept for ending the build"
+  exit 2
+}
+UNTIL=$((began + limit - $(date +%s) - @KEPT@))
 [ "$UNTIL" -gt 0 ] || UNTIL=1
 TRACE=$at/trace-$SLURM_ARRAY_JOB_ID-$attempt.jsonl
 case ${STORE:-} in "" | /* | *://*) ;; *) STORE=$(pwd -P)/$STORE ;; esac
@@ -261,7 +266,7 @@ def render_slurm_array(cells: Sequence[ArrayCell], *, time_limit_s: float = 0.0)
     parts.append(
         "case $script in\n" + "".join(f"{number})\n{_written(body)};;\n" for body, number in numbers.items()) + "esac\n"
     )
-    until = _UNTIL.replace("@LIMIT@", str(60 * minutes)).replace("@GRACE@", str(grace_s))
+    until = _UNTIL.replace("@LIMIT@", str(60 * minutes)).replace("@KEPT@", str(2 * grace_s))
     run = _RUN.replace("@UNTIL@", until if one.how.with_builddoctor else "")
     parts.append(run.replace("@CONTINUED@", str(TO_BE_CONTINUED)))
     return "\n".join(parts)
