@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -122,9 +123,17 @@ def await_child(pid: int) -> list[int]:
     return [child.pid for child in children]
 
 
+@pytest.fixture
+def run_folders(program: Program) -> Iterator[Path]:
+    """Where runs have their folders: short enough for a socket's path, however long that of the test is."""
+    with tempfile.TemporaryDirectory(prefix="bd-") as name:
+        program.env["XDG_RUNTIME_DIR"] = name
+        yield Path(name)
+
+
 @pytest.mark.trap(33)
 @pytest.mark.parametrize("front", ["sh", "ninja"])
-def test_death_of_the_supervisor_ends_what_is_stopped(program: Program, front: str) -> None:
+def test_death_of_the_supervisor_ends_what_is_stopped(program: Program, run_folders: Path, front: str) -> None:
     """kill -9 of builddoctor while a compiler is stopped: within seconds nothing of the build is there."""
     stand_in(program, "exec sleep 1000")
     (program.folder / "build.ninja").write_text("rule cc\n  command = clang++ -c $out.cpp\nbuild one two: cc\n")
@@ -132,18 +141,19 @@ def test_death_of_the_supervisor_ends_what_is_stopped(program: Program, front: s
     started(program, process).suspend()
     everything = with_all_below(process)
     assert len(everything) >= 4
+    assert list(run_folders.iterdir())
     process.kill()
     process.communicate()
     assert psutil.wait_procs(everything, timeout=GONE_WITHIN_S)[1] == []
-    assert not list(program.folder.glob("builddoctor-*")), "the run's own folder is removed"
+    assert not list(run_folders.iterdir()), "the run's own folder is removed"
 
 
-def test_what_is_left_where_all_were_killed_goes_with_the_next_build(program: Program) -> None:
+def test_what_is_left_where_all_were_killed_goes_with_the_next_build(program: Program, run_folders: Path) -> None:
     """As by the end of a job or a cgroup: nobody was left to remove it. A build that goes on keeps its own."""
     stand_in(program, "exec sleep 1000")
     process = program.start(program.supervised("sh", "-c", "clang++ -c a; :"))
     started(program, process)
-    (folder,) = program.folder.glob("builddoctor-*")
+    (folder,) = run_folders.iterdir()
     assert program.run("run", "--no-doctor", "--", "true").returncode == 0
     assert (folder / "socket").exists()
     for each in (everything := with_all_below(process)):
@@ -152,7 +162,7 @@ def test_what_is_left_where_all_were_killed_goes_with_the_next_build(program: Pr
     psutil.wait_procs(everything, timeout=GONE_WITHIN_S)
     assert (folder / "socket").exists()
     assert program.run("run", "--no-doctor", "--", "true").returncode == 0
-    assert not list(program.folder.glob("builddoctor-*"))
+    assert not list(run_folders.iterdir())
 
 
 @pytest.mark.trap(34)
