@@ -124,12 +124,11 @@ async def _serve(node: Node, address: str, security: Security | None, folder: Pa
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in TOLD_BY:
-        loop.add_signal_handler(number, told.set)
+        # Not the loop's own: when those are taken back, the next signal ends the process at once.
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(told.set))
     try:
         return await _until_told(worker, told, node, address)
     finally:
-        for number in TOLD_BY:
-            loop.remove_signal_handler(number)
         _heed_no_more()
 
 
