@@ -73,12 +73,6 @@ class Offered:
 
 
 @pytest.fixture
-def keys(tmp_path: Path) -> Path:
-    make_keys(tmp_path / "keys")
-    return tmp_path / "keys"
-
-
-@pytest.fixture
 def offered(tmp_path: Path, keys: Path) -> Iterator[Offered]:
     made = Offered(tmp_path, keys)
     yield made

@@ -59,7 +59,7 @@ def serve(settings: NodeSettings, root: SystemRoot, kind: type[Node]) -> int:
     quiet()
     # Told to end before it serves: its folder goes as well.
     signal.signal(signal.SIGTERM, _end)
-    with dask.config.set(SETTINGS), HeldFolder(tempfile.gettempdir(), "builddoctor-node-") as folder:
+    with dask.config.set(SETTINGS), HeldFolder(tempfile.gettempdir(), "builddoctor-node-", root) as folder:
         try:
             check_disk(folder)
         except OSError as error:

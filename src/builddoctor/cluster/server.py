@@ -19,6 +19,7 @@ from distributed.core import connect
 from distributed.security import Security
 
 from builddoctor.core.errors import ClusterError
+from builddoctor.system.root import SystemRoot
 from builddoctor.system.user_folders import HeldFolder
 
 SILENT_NODE = "15 s"
@@ -82,7 +83,7 @@ def serve_forever(
     quiet()
     # Dask makes a folder of its own among the temporary files, and leaves it.
     with (
-        HeldFolder(tempfile.gettempdir(), "builddoctor-serve-") as folder,
+        HeldFolder(tempfile.gettempdir(), "builddoctor-serve-", SystemRoot()) as folder,
         dask.config.set({**SETTINGS, "temporary-directory": str(folder)}),
     ):
         asyncio.run(_serve(address, security, ready, also_serving))

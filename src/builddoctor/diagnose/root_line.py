@@ -53,7 +53,7 @@ MATTERS = re.compile(
 
 
 def innermost(findings: Iterable[Finding]) -> Finding | None:
-    """A full disk before all others: it explains them, and they do not explain it."""
+    """The first one of the innermost layer; a full disk before all others, which it explains and they do not."""
     return min(
         findings,
         key=lambda each: (each.verdict is not Verdict.DISK_FULL, layer_of(each.entry), each.line),
@@ -81,7 +81,7 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
 WRAPPER, CHAIN = "wrapper-said", "chain-said"
 MESSAGE = "message-below"
 _EMPTY = re.compile(r": ?(?:WARNING: .*)?$")
-RAISED = frozenset(("python-raised", "python-raised-below"))
+EXCEPTIONS = frozenset(("python-raised", "python-raised-below"))
 LINES_TO_QUOTED = 12
 """from a message to where the output begins that it quotes"""
 CHAIN_LINES = 6
@@ -97,7 +97,7 @@ def _said_within(reading: Reading, found: Finding) -> Finding | None:
     output of a program: the first line of that which speaks of an error."""
     lines = _lines_of(reading)
     numbered = sorted(lines.items())
-    if found.entry in RAISED:
+    if found.entry in EXCEPTIONS:
         first = _exception([each for each in numbered if each[0] < found.line])
         told = first is not None and ": " in first.text and _CAUSED in lines.values()
         return _shown(first.line, first.text) if first is not None and told else None

@@ -119,7 +119,7 @@ def supervise(
     env = seen.env
     sensor = MemorySensor(system, env=env, user_limit_mib=request.memory_mib, clock=clock)
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(run_folder(env))
+        folder = stack.enter_context(run_folder(env, system))
         fleet = _fleet(request, env, folder)
         if fleet is not None:
             stack.callback(fleet.close)

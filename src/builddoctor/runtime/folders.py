@@ -18,6 +18,7 @@ from pathlib import Path
 
 from builddoctor.core.errors import FolderNotWritableError
 from builddoctor.system.probes import first_program
+from builddoctor.system.root import SystemRoot
 from builddoctor.system.user_folders import HeldFolder, usual_folder
 
 LONGEST_SOCKET_PATH = 100
@@ -123,13 +124,13 @@ def trace_file(env: Mapping[str, str], named: str, trace_id: str, stamp: str) ->
     return folder / f"{stamp}-{trace_id}.jsonl"
 
 
-def run_folder(env: Mapping[str, str]) -> HeldFolder:
+def run_folder(env: Mapping[str, str], root: SystemRoot) -> HeldFolder:
     """A new folder for this run, with a path short enough for a socket in it."""
     problem: OSError | None = None
     for parent in (env.get("XDG_RUNTIME_DIR"), _temporary_folder(), "/tmp", "/dev/shm"):  # noqa: S108
         if parent and os.path.isabs(parent) and len(parent) + len("/builddoctor-12345678/socket") < LONGEST_SOCKET_PATH:
             try:
-                return HeldFolder(parent, "builddoctor-")
+                return HeldFolder(parent, "builddoctor-", root)
             except OSError as error:
                 problem = error
     raise FolderNotWritableError(

@@ -41,6 +41,8 @@ class Nodes:
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {}
         self._away: dict[int, Away] = {}
+        self.were_there = False
+        """some node was, at some time"""
 
     def __bool__(self) -> bool:
         return bool(self._nodes)
@@ -68,6 +70,7 @@ class Nodes:
 
     def seen(self, event: NodeSeen) -> None:
         """A node came, or its size has changed."""
+        self.were_there = True
         known = self._nodes.get(event.node)
         phases = {} if known is None else known.phases
         self._nodes[event.node] = _Node(event.cores, event.budget_mib, frozenset(event.tools), phases)

@@ -286,7 +286,7 @@ class Scheduler:
     def check(self) -> None:
         """Assert the invariants; called by every test that drives a scheduler."""
         assert not self._waiting.keys() & self._running.keys(), "a phase waits and runs"
-        assert len(self._running) <= self._slots + 1
+        assert len(self._running) <= self._slots + self._nodes.were_there
         due = [each for each in self._waiting if self._drains_to is None or each.key <= self._drains_to.key]
         kept = (HoldReason.TIME, HoldReason.NODE) if self._nodes else (HoldReason.TIME,)
         idle = [each for each in due if each.held_for not in kept and self._in_turn(each)]

@@ -375,7 +375,8 @@ class _Simulation:
             held_mib = min(held_mib, self._host.limit_mib)
         if outcome is Outcome.OK:
             self._note(live)
-            unit.at += live.before is None
+            if live.before is None:
+                unit.at += 1
         else:
             self._lost_s += done
             unit.tries += 1

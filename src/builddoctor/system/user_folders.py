@@ -39,9 +39,9 @@ def usual_folder(kind: Literal["cache", "config", "data", "state"]) -> Path:
 class HeldFolder:
     """A new folder for this process and user alone (0700), which goes with it."""
 
-    def __init__(self, parent: str, prefix: str) -> None:
-        """``prefix``: of its name, with ``OURS`` at its beginning. Raises OSError."""
-        boot = (SystemRoot().text("/proc/sys/kernel/random/boot_id") or "").strip().encode()
+    def __init__(self, parent: str, prefix: str, root: SystemRoot) -> None:
+        """``prefix``: of its name, with ``OURS`` at its beginning; ``root`` tells the boot. Raises OSError."""
+        boot = (root.text("/proc/sys/kernel/random/boot_id") or "").strip().encode()
         for entry in _entries(parent):
             if entry.name.startswith(OURS) and _is_dead(entry, boot):
                 shutil.rmtree(entry, ignore_errors=True)

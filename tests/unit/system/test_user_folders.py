@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builddoctor.system.root import SystemRoot
 from builddoctor.system.user_folders import LOCK, HeldFolder, usual_folder
 
 
@@ -47,7 +48,7 @@ def left_by_the_dead(folder: Path, name: str = "builddoctor-dead", *, held: str 
 
 
 def test_a_held_folder_is_for_this_user_alone_and_goes_with_its_holder(tmp_path: Path) -> None:
-    with HeldFolder(str(tmp_path), "builddoctor-x-") as folder:
+    with HeldFolder(str(tmp_path), "builddoctor-x-", SystemRoot()) as folder:
         assert folder.name.startswith("builddoctor-x-")
         assert folder.stat().st_mode & 0o777 == 0o700
         (folder / "file").touch()
@@ -57,7 +58,10 @@ def test_a_held_folder_is_for_this_user_alone_and_goes_with_its_holder(tmp_path:
 def test_what_the_dead_left_goes_and_what_is_held_stays(tmp_path: Path) -> None:
     """Whoever it was: builds and nodes remove each other's."""
     dead = left_by_the_dead(tmp_path)
-    with HeldFolder(str(tmp_path), "builddoctor-") as first, HeldFolder(str(tmp_path), "builddoctor-node-") as second:
+    with (
+        HeldFolder(str(tmp_path), "builddoctor-", SystemRoot()) as first,
+        HeldFolder(str(tmp_path), "builddoctor-node-", SystemRoot()) as second,
+    ):
         assert not dead.exists()
         assert sorted(tmp_path.iterdir()) == sorted((first, second))
 
@@ -65,7 +69,7 @@ def test_what_the_dead_left_goes_and_what_is_held_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("held", ["", "another-boot"])
 def test_one_that_is_being_made_or_was_held_on_another_boot_or_machine_stays(tmp_path: Path, held: str) -> None:
     left = left_by_the_dead(tmp_path, held=held)
-    with HeldFolder(str(tmp_path), "builddoctor-"):
+    with HeldFolder(str(tmp_path), "builddoctor-", SystemRoot()):
         assert (left / "below" / "file").exists()
 
 
@@ -79,7 +83,7 @@ def test_nothing_else_is_touched(tmp_path: Path) -> None:
     lock_elsewhere = tmp_path / "builddoctor-linked"
     lock_elsewhere.mkdir()
     (lock_elsewhere / LOCK).symlink_to(elsewhere / LOCK)
-    with HeldFolder(str(tmp_path), "builddoctor-"):
+    with HeldFolder(str(tmp_path), "builddoctor-", SystemRoot()):
         assert named.exists()
         assert unheld.exists()
         assert (elsewhere / "below" / "file").exists()
@@ -90,5 +94,5 @@ def test_nothing_else_is_touched(tmp_path: Path) -> None:
 def test_another_users_is_left_alone(tmp_path: Path) -> None:
     left = left_by_the_dead(tmp_path)
     os.chown(left, 12345, 12345)
-    with HeldFolder(str(tmp_path), "builddoctor-"):
+    with HeldFolder(str(tmp_path), "builddoctor-", SystemRoot()):
         assert left.exists()
