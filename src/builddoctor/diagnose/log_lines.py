@@ -209,8 +209,10 @@ _PREFIXES = (
     r"(?:[\w.@/\\-]{1,120}(?::\d{1,6})? ?: ?){1,3}(?=(?:nvcc|ptxas|nvlink|cicc)(?:\.exe)? (?:fatal|error) )",
     # a banner of CMake's message(), around what a test program's compiler said
     r"(?:-- )?\*{3} {1,12}(?=\w)",
+    # who handed it on, in brackets, before what only a tool says
+    r"\[[^\]\[]{1,40}\] {1,8}(?=CMake Error|[\w./+-]{1,80}: (?:fatal )?error|(?:[Ee]rror|ERROR|fatal): |make: \*)",
     # npm and node-gyp, of what they start
-    r"(?:npm (?:ERR!|error)|gyp ERR!)(?: gyp ERR!)? ",
+    r"(?:npm (?:ERR!|error)|gyp ERR!)(?: gyp ERR!)?(?: stack)? ",
     # srun --label, mpirun --tag-output, torchrun, ray
     r"\d{1,6}: ",
     r"\[[A-Za-z][\w.-]{0,60}\]: ?",

@@ -11,7 +11,7 @@ something failed is a wrapper, whoever says it; what it wraps stands above it, b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from builddoctor.core.verdict import Finding, Verdict, Weight
@@ -40,8 +40,9 @@ WENT_ON = re.compile(
 
 LAST_WORDS = 3
 ENDS_BADLY = re.compile(
-    r"\bFAILED\b|[Ee]rrors? while running|: Broken pipe$|\bexited with (?:code )?(?!0\b)\d|\bAborted\b"
-    r"|^The configuration failed|^Failing command: |\bmake(?:\[\d{1,4}\])?: \*\*\* "
+    r"\bFAILED\b|\b[Ee]xit status [1-9]|^status [1-9]\d{0,2}$|[Ee]rrors? while running|: Broken pipe$"
+    r"|\bexited with (?:code )?(?!0\b)\d|\bAborted\b|^The configuration failed|^Failing command: "
+    r"|\bmake(?:\[\d{1,4}\])?: \*\*\* "
 )
 
 LINES_NEXT = 2
@@ -72,13 +73,14 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
             if cause is not None and layer_of(cause.entry) <= layer_of(first.entry):
                 return cause
             # A wrapper alone: what a tool said in words that nobody knows stands beside it.
-            said = _said_near(reading, first.line) if _wraps(first) else _said_within(reading, first)
+            wraps = _wraps(first)
+            said = _said_near(reading, first.line, reasons_alone=True) if wraps else _said_within(reading, first)
             return said or _end_of_chain(first, among)
     driver = innermost(each for each in reading.findings if each.weight is Weight.TRAILS)
     return None if driver is None else _said_near(reading, driver.line) or driver
 
 
-WRAPPER, CHAIN = "wrapper-said", "chain-said"
+WRAPPER, CHAIN, CRASH = "wrapper-said", "chain-said", "crashed"
 MESSAGE = "message-below"
 _EMPTY = re.compile(r": ?(?:WARNING: .*)?$")
 EXCEPTIONS = frozenset(("python-raised", "python-raised-below"))
@@ -112,11 +114,16 @@ def _end_of_chain(found: Finding, findings: Sequence[Finding]) -> Finding:
     """The last of the causes that are named right below an error, or the error that its own message hands on: each is
     nearer to what happened."""
     near = [each for each in findings if 0 < each.line - found.line <= CHAIN_LINES]
-    below = [each for each in near if each.entry == CHAIN]
+    last = found
+    for each in findings:
+        if each.entry == CHAIN and 0 < each.line - last.line <= CHAIN_LINES and not _wraps(each):
+            last = each
     # Of a message that begins with nothing, or with warnings: the error in it.
     inner = [each for each in near if _EMPTY.search(found.text.partition(each.text)[0]) and each.text in found.text]
     inner = inner if found.entry == MESSAGE else []
-    return [found, *inner[:1], *below[-1:]][-1] if found.weight is Weight.SHOWS else found
+    if found.weight is not Weight.SHOWS:
+        return found
+    return last if last is not found else [found, *inner[:1]][-1]
 
 
 NEAR = 20
@@ -126,11 +133,15 @@ NINJA = "FAILED: "
 _SAYS_BELOW = re.compile(rf"{NINJA}|(?:error|Error|ERROR): ")
 _NINJAS_OWN = re.compile(rf"\[\d{{1,6}}/\d{{1,6}}\] |ninja: |{NINJA}|Traceback |^\[end of output\]")
 
+_COMMAND = re.compile(r" -\w|&&|(?:^|[\w/\\])\S*\.\w{1,4}$")
+
 _FAILS = re.compile(
     r"(?i)(?:\b|_)(?:error|fatal|failed|failure|bailing out|fehler|fehlgeschlagen|erreur|échec|échoué|erro|falló|falha"
     r"|errore|ошибка|fout|błąd)\b|错误|失败|エラー|失敗|오류"
 )
 _KILLED = re.compile(r"(?:[Kk]illed|[Tt]erminated|[Aa]borting|SIG(?:KILL|TERM|SEGV|ABRT|BUS|ILL))\b")
+_KILLS = re.compile(r"(?:\S{1,80}: )?(?:line \d{1,6}: )?(?: *\d{1,8} )?(?:Killed|Terminated)\b")
+"""a shell's own word of what it had started"""
 _LACKS = re.compile(
     r"(?i)\b(?:cannot|can't|could ?n[o']t|unable to|not found|no such|missing|denied|invalid|unsupported|not supported"
     r"|undefined|unrecognized|unknown|mismatch|refused|aborted|incompatible|too old|too new|does not exist"
@@ -143,6 +154,31 @@ _LACKS_TOO = re.compile(
     r"|no [\w .+/-]{1,40} (?:found|detected)|conflicts? with|problems? \w+ing)\b"
 )
 """where something failed: the end of a log that went well may say as much"""
+_NEGATES = re.compile(
+    r"(?i)\b(?:(?:did|does|do|is|was|were|are|has|have|could|would|will)(?: not|n['\u2019]t)"
+    r"|not (?:found|ok|enough|allowed|valid|possible|permitted)|no (?:such|space|rule|valid|matching)|without success"
+    r"|illegal|exceed(?:s|ed)|truncated|timed out|time-?out|forbidden|conflict\w*|crash\w*|broken|corrupt\w*|gave up"
+    r"|shut ?down|longer than|expired|rejected|overflow\w*|duplicate|ambiguous|cancell?ed|stopped|was terminated"
+    r"|been terminated|build terminated)\b|\bERR!"
+    r"|\b(?:nicht|kein(?:e[nrs]?)?|konnte|introuvable|impossible|non défini|aucun|indéfini\w*"
+    r"|не (?:удалось|найден\w*|осталось|определен\w*|определён\w*|может)|нет"
+    r"|no se (?:pudo|puede|encontr\w*)|indefinid\w*|não (?:foi|encontr\w*|pode)"
+    r"|non (?:trovat\w*|definit\w*|può|riuscit\w*)|nie (?:można|znaleziono|istnieje))\b"
+    r"|未定义|未定義|未找到|找不到|无法|無法|没有|沒有|不能|不支持|不支援|不存在|停止|終止|终止"
+    r"|太长|过长|過長|できません|見つかりません|ありません|없습니다|찾을 수|않"
+)
+"""right before a step that failed, in many languages: something is not as it should be"""
+_OVER = re.compile(
+    r"(?i)\b(?:(?:did|could|was|were|has|have)(?: not|n['\u2019]t)|not enough|exceeded|does not contain"
+    r"|longer than the maximum|truncated|timed out|crashed|g[ai]v(?:e|ing) up|shutdown signal"
+    r"|(?:been|was) (?:terminated|cancell?ed|killed|shut down)"
+    r"|(?:job|build|step|operation) (?:terminated|cancell?ed))\b|\bERR!"
+    r"|\b(?:konnte nicht|nicht (?:gefunden|möglich|definiert)|introuvable|impossible de|non défini|no se pudo"
+    r"|no se encontr|não (?:foi possível|encontrad)|non (?:trovat|è stato possibile)|nie można"
+    r"|не (?:удалось|найден|осталось|определ))"
+    r"|未定义|未定義|未找到|找不到|无法|無法|できませんでした|見つかりません|찾을 수 없"
+)
+"""the same of the last line of a log, in words that hardly end one that went well"""
 _ASKS = re.compile(
     r"(?i)^(?!.*(?:\bto (?:use|enable|get|build|run|view|see|generate)\b|\bif you\b|\boptional|\brecommend|\bwarn"
     r"|\bfor (?:more|better|best)\b)).*(?:\bplease (?:\w+ ){0,3}install\b|\bmust be installed\b)|^\+{1,3} exit [1-9]"
@@ -152,6 +188,10 @@ _GAVE_UP = re.compile(
     r"|(?:installation|configuration|configure|set-?up|the build) (?:has )?(?:failed|aborted)\b|giving up\b)"
 )
 """said by scripts of projects, above what they say of the machine"""
+_BARE = re.compile(
+    r"(?i)\b(?:failed|fehlgeschlagen|échoué)\b[.!)=\]\s]*(?:Took .{1,40})?$|失败。?$|失敗。?$|\]\s*failed$"
+)
+"""it says that something failed, and nothing of why: what does say why is the better line"""
 _ADVISES = re.compile(r"(?:To|Please|You|If|Try|Run|See) \w")
 _DEMANDS = re.compile(
     r"(?i)\b(?:please (?:\w+ ){0,4}(?:install|upgrade|update|set|specify|use|run)|(?:must|need to|have to|needs to) be"
@@ -159,7 +199,8 @@ _DEMANDS = re.compile(
     r"|>= ?\d|only (?:works|supports?|available)|exiting|quitting|stopping)\b"
 )
 _NO_REASON = re.compile(
-    r"(?i)\bwarning\b|\bnote: |^-- |^checking |\b(?:no|0) (?:errors?|failures?|failed|tests? failed)\b|\bError \d+$"
+    r"(?i)\bwarning\b|\bnote: |^-- |^checking |\bError \d+$"
+    r"|\b(?:no|0) (?:errors?|failures?|failed|tests? failed|broken|problems?|conflicts?|crash\w*|duplicates?)\b"
     r"|\bexit (?:code|status)\b|\bnon-zero\b|\bunfinished jobs\b|\brecipe for target\b"
     r"|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
     r"|\bskipp|: In (?:\w{4,12} )?function "
@@ -172,7 +213,10 @@ _WRAPS = re.compile(
     r"|-generation-failed$|-exited-with-error$|^(?:error: )?The build backend returned an error"
     r"|\bBackend subprocess exited\b|\berror originates from a sub"
     r"|^error: [Cc]ould not compile |^(?:ERROR|error):$|-- ANTICONF ERROR -"
-    r"|\bduring the fetch of repository '|\bTraceback \(most recent call last\):"
+    r"|\bduring the fetch of repository '|\bTraceback \(most recent call last\):|\bdue to previous errors?\b"
+    r"|\bCould not read from remote repository|^fatal: clone of '|^Failed to clone '|^configure: error: in [`'\u2018]"
+    r"|Failed to generate test project build system|^Failed executing: "
+    r"|^Summary: \d+ tasks? failed|\bwas unable to build\b|\bprocess didn't exit successfully\b"
 )
 """what says that something failed, and never why"""
 _OPENS = re.compile(
@@ -199,8 +243,14 @@ _STARTED = re.compile(
 _CAUSED = "The above exception was the direct cause of the following exception:"
 _QUOTES = re.compile(r"(?:[Tt]he output was|the following output):$")
 
-_WORDS = re.compile(r"[A-Za-z]{2}")
-_PROMPT = re.compile(r"^\S{0,80}[$#>]$")
+_WORDS = re.compile(r"[^\W\d_]{2}")
+_RULER = re.compile(r"[-=*#_]{8,}$")
+LINES_OF_A_BOX = 12
+_NOT_SAID = re.compile(
+    r"^\S{0,80}[$#>]$|^status \d+$|^at [\w.<>`$/ ]{1,200}[(\[]|^[-*•] \S{1,80}$"
+    r"|^Post job cleanup|^(?:Cleaning up|Terminate) orphan "
+)
+"""prompts, ends of "exit status", frames of a stack, items of a list, and what CI does when all is over"""
 
 
 def _shown(line: int, text: str) -> Finding:
@@ -221,21 +271,36 @@ def _speaks_of_failure(text: str) -> bool:
     return bool(_FAILS.search(text) or _LACKS.search(text)) and not _NO_REASON.search(text)
 
 
-def _said_near(reading: Reading, line: int) -> Finding | None:
+def _ends_in_trouble(text: str) -> bool:
+    """Of the last line: it says of something that it is not as it should be."""
+    says = _FAILS.search(text) or _LACKS.search(text) or _OVER.search(text)
+    return bool(says) and not _NO_REASON.search(text) and not HARMLESS.search(text)
+
+
+def _said_near(reading: Reading, line: int, *, reasons_alone: bool = False) -> Finding | None:
     """Where no text of an error is known but a build tool's own, in that line: the first one just before it that speaks
     of an error, else of something that is missing; ninja prints what a tool said after its own line and the command."""
-    told = {each.line for each in reading.findings}
+    # A crash is told in the line of what crashed.
+    told = {each.line for each in reading.findings if each.entry != CRASH}
     lines = _lines_of(reading)
     others = [(number, lines[number]) for number in sorted(lines.keys() - told) if not _WRAPS.search(lines[number])]
     handed_on = _handed_on(others)
     before = [each for each in others if each[0] < line][-NEAR:]
-    # Below ninja's own line stands the command.
-    begin = line + lines.get(line, "").startswith(NINJA)
+    # Below ninja's own line stands the command, unless a copy left it out.
+    below = lines.get(line + 1, "")
+    left_out = below != "" and (failure().is_it(below) or not _COMMAND.search(below))
+    begin = line + (lines.get(line, "").startswith(NINJA) and not left_out)
     after = [each for each in others if each[0] > begin][:NEAR] if _SAYS_BELOW.match(lines.get(line, "")) else []
     likely = [each for each in (*after, *(handed_on or before)) if not _NO_REASON.search(each[1])]
-    plain = [each for each in likely if not _ADVISES.match(each[1])]
-    for tells in (_tells, _LACKS.search, _LACKS_TOO.search, _KILLED.search, _DEMANDS.search):
-        for number, text in likely if tells in (_tells, _DEMANDS.search) else plain:
+    reasons = [each for each in likely if not _BARE.search(each[1])]
+    plain = [each for each in reasons if not _ADVISES.match(each[1])]
+    tiers: tuple[tuple[Callable[[str], object], list[tuple[int, str]]], ...] = (
+        *((_KILLS.match, reasons), (_tells, reasons), (_LACKS.search, plain), (_LACKS_TOO.search, plain)),
+        *((_KILLED.search, plain), (_tells, [] if reasons_alone else likely)),
+        *((_DEMANDS.search, likely), (_NEGATES.search, plain)),
+    )
+    for tells, among in tiers:
+        for number, text in among:
             if tells(text):
                 return _shown(number, text)
     # In no known words: the last that the tool printed.
@@ -283,7 +348,8 @@ def _any_wrong(reading: Reading) -> Finding:
     """Of a log that ends badly, with no line that is known: the first that speaks of a failure, else the last one."""
     numbered = _last_lines(reading)
     matter = [Quote(line=number, text=text) for number, text in numbered if MATTERS.search(text)]
-    last = Quote(line=reading.lines, text="") if not numbered else Quote(line=numbered[-1][0], text=numbered[-1][1])
+    line, text = [(reading.lines, ""), *numbered[-1:], *_said_last(numbered)][-1]
+    last = Quote(line=line, text=text)
     said = _exception(numbered) or reading.wrong or next(iter(matter), last)
     return _shown(said.line, said.text)
 
@@ -343,9 +409,9 @@ def ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
     numbered = _last_lines(reading)
     bad = [number for number, text in numbered if wrong.is_it(text) and not HARMLESS.search(text)]
     bad += [number for number, text in numbered[-LAST_WORDS:] if ENDS_BADLY.search(text)]
-    last = [each for each in numbered if _WORDS.search(each[1]) and not _PROMPT.search(each[1])][-1:]
-    bad += [number for number, text in last if _speaks_of_failure(text) and not HARMLESS.search(text)]
-    bad += [number for number, text in last if _ASKS.search(text)]
+    last = _said_last(numbered)
+    bad += [number for number, text in last if _ends_in_trouble(text)]
+    bad += [number for number, text in last[-1:] if _ASKS.search(text)]
     bad += [number for number, text in numbered if _GAVE_UP.search(text) and not _NO_REASON.search(text)]
     if (above := _before_frames(numbered)) is not None:
         bad.append(above.line)
@@ -354,6 +420,18 @@ def ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
     bad += [each.line for each in said if layer_of(each.entry) < Layer.DRIVER.rank]
     went_on = max((number for number, text in numbered if WENT_ON.search(text)), default=0)
     return max(bad, default=0) > went_on
+
+
+def _said_last(numbered: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The last line that says anything; all of a box between rulers, where the log ends with one."""
+    told = [place for place, (_, text) in enumerate(numbered) if _WORDS.search(text) and not _NOT_SAID.search(text)]
+    if not told:
+        return []
+    rulers = [place for place, (_, text) in enumerate(numbered) if _RULER.match(text)]
+    above = [place for place in rulers if place < told[-1]][-1:]
+    if above and rulers[-1] > told[-1] and told[-1] - above[0] <= LINES_OF_A_BOX:
+        return list(numbered[above[0] + 1 : told[-1] + 1])
+    return [numbered[told[-1]]]
 
 
 def _last_lines(reading: Reading) -> list[tuple[int, str]]:

@@ -847,3 +847,105 @@ def test_where_nothing_is_known_what_stands_around_the_line_is_shown() -> None:
     assert verdict.root == "line 3: error: the warp is not even"
     shown = [line.partition(":")[0] for line in verdict.evidence]
     assert shown == [f"near line {number}" for number in (1, 2, 3, 4, 5, 36)]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Build command did not produce output file!",
+        "as: There is not enough space in the file system.",
+        "The log length has exceeded the limit of 4 MB",
+        "The operation was canceled.",
+        "frob: 对\u2018frob_get\u2019未定义的引用",
+    ],
+)
+def test_a_last_line_that_says_of_something_that_it_is_not_so_is_a_failure(last: str) -> None:
+    """acquia/moonshot#60, nodejs/build#1951 and others; what CI does when all is over is none of it."""
+    assert last in told("Building part 1", last).root
+    assert last in told("Building part 1", last, "Post job cleanup.", "Cleaning up orphan processes").root
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "You do not need to run ldconfig.",
+        "This is not an officially supported product.",
+        "The following packages were automatically installed and are no longer required:",
+        "Stopped ccache server",
+        "No changes detected",
+        "step 400 loss 2.1 no overflow",
+        "Build finished, no conflicts.",
+    ],
+)
+def test_words_that_end_what_went_well_are_no_failure(last: str) -> None:
+    assert told("[1/2] Building CXX object a.o", last).verdict is None
+
+
+def test_a_box_at_the_end_counts_as_a_whole() -> None:
+    ruler = "-" * 40
+    verdict = told("$ frobcc", ruler, "The wrapper was unable to find frob-cc", "in your PATH.", "Note this.", ruler)
+    assert "unable to find frob-cc" in verdict.root
+
+
+def test_a_reason_goes_before_words_that_only_say_that_something_failed() -> None:
+    """fosskers/aura#362."""
+    verdict = told(
+        "tool >>= Building `frob`...",
+        "tool >>= Well, building `frob` failed.",
+        "tool >>= Failed to obtain the scripts for `frob`.",
+        "tool >>= Building failed.",
+    )
+    assert "Failed to obtain" in verdict.root
+
+
+def test_what_node_gyp_says_of_itself() -> None:
+    """bnoordhuis/node-buffertools#78."""
+    verdict = told(
+        "gyp ERR! build error ",
+        "gyp ERR! stack Error: the frobnicator is closed",
+        "gyp ERR! stack     at F (/usr/lib/node_modules/which.js:63:19)",
+        "gyp ERR! not ok ",
+    )
+    assert verdict.root.endswith("Error: the frobnicator is closed")
+
+
+def test_a_chain_of_causes_is_followed_to_its_end() -> None:
+    """cargo's form: the cause in the line below."""
+    verdict = told(
+        "error: failed to download `frob v3.2.0`",
+        "",
+        "Caused by:",
+        "  unable to get packages from source",
+        "",
+        "Caused by:",
+        "  the frobnicator of 2024 is required",
+    )
+    assert "the frobnicator of 2024 is required" in verdict.root
+
+
+def test_gradles_and_powershells_messages_are_in_the_lines_below() -> None:
+    gradle = told(
+        "FAILURE: Build failed with an exception.", "", "* What went wrong:", "Could not frob task ':a'.", "> no b"
+    )
+    assert "Could not frob task" in gradle.root
+    shell = told("ParserError: build.ps1:8", "Line |", "   8 | … frob >&2", "     |      ~", "     | Missing frob.")
+    assert "Missing frob." in shell.root
+
+
+def test_an_error_below_ninjas_own_line_where_a_copy_left_out_the_command() -> None:
+    verdict = told("FAILED: bin/frob", "a.cpp:12:(.text+0x1): frobbing truncated to fit: R_FROB", STOPPED)
+    assert "frobbing truncated to fit" in verdict.root
+
+
+def test_a_line_of_makes_own_with_its_place() -> None:
+    """ETH3D/badslam#72."""
+    verdict = told("a/build.make:127: *** target frob has no '%'.  Stop.", "make[2]: *** [all] Error 2")
+    assert "target frob has no" in verdict.root
+
+
+def test_an_editors_name_in_brackets_hides_no_error() -> None:
+    """Monitor221hz/CommonLibSSE-NG-Template-Plugin#1."""
+    verdict = told(
+        "[cmake] CMake Error: the frobnicator is closed", "[cmake] -- Configuring incomplete, errors occurred!"
+    )
+    assert "the frobnicator is closed" in verdict.root
