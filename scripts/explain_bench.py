@@ -65,14 +65,20 @@ def _threads() -> list[str]:
     lines = [
         f"`tests/corpus/threads`: {len(every)} logs in the shape of threads of {repositories} public repositories,",
         "split by the hash of their names before any was looked at. `scored` was not read.",
-        f"Targets there: right {RIGHT:.0%}, wrong {WRONG:.0%} at most, unknown without the root line 0.\n",
-        "| half | logs | " + " | ".join(Worth) + " | root line shown |",
-        "|" + " --- |" * (len(Worth) + 3),
+        f"Targets there: right {RIGHT:.0%}, wrong {WRONG:.0%} at most, unknown without the root line 0.",
+        "*Unknown without* counts answers whose first line, what the build itself says, is another than the",
+        "thread's. The last three columns: that line as the first, anywhere in the answer (next to the first, among",
+        "the other errors), and *unknown* answers that do not hold it anywhere.\n",
+        "| half | logs | " + " | ".join(Worth) + " | root line first | anywhere | unknown, nowhere |",
+        "|" + " --- |" * (len(Worth) + 5),
     ]
     for half, told in judged.items():
         counts = Counter(each.worth for each in told)
         cells = [f"{counts[worth]} ({counts[worth] / len(told):.1%})" for worth in Worth]
-        lines.append(f"| {half} | {len(told)} | " + " | ".join(cells) + f" | {sum(each.root for each in told)} |")
+        unknown = [each for each in told if each.worth in (Worth.NO_ROOT, Worth.ROOT)]
+        cells += [str(sum(each.root for each in told)), str(sum(each.anywhere for each in told))]
+        cells.append(str(sum(not each.anywhere for each in unknown)))
+        lines.append(f"| {half} | {len(told)} | " + " | ".join(cells) + " |")
     for half, told in judged.items():
         lines += [f"\nBy label, `{half}`:\n", "| label | logs | " + " | ".join(Worth) + " | taken for |"]
         lines.append("|" + " --- |" * (len(Worth) + 3))

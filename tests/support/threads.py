@@ -65,7 +65,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     told: Diagnosis
     worth: Worth
     root: bool
-    """the root line was shown"""
+    """the root line was shown as such: what counts"""
+    anywhere: bool
+    """it stood somewhere in the answer: as such, next to it, or among the other errors"""
 
 
 def answers(half: Half, explain: Callable[[bytes], Diagnosis]) -> list[Answer]:
@@ -76,8 +78,10 @@ def answers(half: Half, explain: Callable[[bytes], Diagnosis]) -> list[Answer]:
 
 
 def _answer(name: str, label: ThreadLabel, told: Diagnosis) -> Answer:
-    root = _plain(label.root) in _plain(told.root) or _plain(text_of(label.root.encode())) in _plain(told.root)
-    return Answer(name=name, label=label, told=told, worth=_worth(label, told, root=root), root=root)
+    wanted = _plain(label.root), _plain(text_of(label.root.encode()))
+    root = any(each in _plain(told.root) for each in wanted)
+    anywhere = root or any(each in _plain(line) for line in told.evidence for each in wanted)
+    return Answer(name=name, label=label, told=told, worth=_worth(label, told, root=root), root=root, anywhere=anywhere)
 
 
 def _worth(label: ThreadLabel, told: Diagnosis, *, root: bool) -> Worth:
