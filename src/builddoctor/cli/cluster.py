@@ -14,7 +14,7 @@ import typer
 
 from builddoctor.cli import options
 from builddoctor.cli.output import JsonOption, print_answer, print_notes
-from builddoctor.cluster.addresses import store_beside, tls_for, with_port
+from builddoctor.cluster.addresses import checked_address, store_beside, tls_for, with_port
 from builddoctor.core.cluster import ClusterNode
 from builddoctor.core.errors import UsageError
 from builddoctor.phase_store.folder import DEFAULT_MIB, StoreFolder
@@ -74,21 +74,22 @@ def serve(
     """
     if store_size and not store:
         raise UsageError("--store-size without a store", hint="add `--store FOLDER`, or leave it out")
+    address = checked_address(listen)
+    offered = options.offered_folder(store) if store else ""
     there = options.with_cluster(folder)
     from builddoctor.cluster.keys import security_for
     from builddoctor.cluster.server import serve_forever
 
-    address = options.cluster_address(listen)
     security = security_for(address, there, "server")
     also_serving = None
     if store:
-        offered, store_folder = store_beside(address), options.offered_folder(store)
+        beside = store_beside(address)
         size_mib = options.store_mib(store_size) if store_size else DEFAULT_MIB
         server = StoreServer(
-            StoreFolder(Path(store_folder), most_mib=size_mib),
+            StoreFolder(Path(offered), most_mib=size_mib),
             said=lambda text: print_notes([f"builddoctor: store: {text}"]),
         )
-        also_serving = partial(server.serving, offered, tls_for(address, there, "server"))
+        also_serving = partial(server.serving, beside, tls_for(address, there, "server"))
 
     def ready(at: str, store_port: int | None) -> None:
         lines = [f"builddoctor: serves at {at}; nodes join with `builddoctor worker {at}`"]
@@ -109,7 +110,7 @@ def status(address: AddressArgument, folder: options.KeysOption = "", json: Json
     Examples:
       builddoctor cluster status tls://build-host:8786
     """
-    there = options.with_cluster(folder)
+    checked, there = checked_address(address), options.with_cluster(folder)
     from builddoctor.cluster.client import nodes_of
 
     found = [
@@ -121,6 +122,6 @@ def status(address: AddressArgument, folder: options.KeysOption = "", json: Json
             machine=facts.machine,
             builddoctor=facts.builddoctor,
         )
-        for at, facts in sorted(nodes_of(options.cluster_address(address), there).items())
+        for at, facts in sorted(nodes_of(checked, there).items())
     ]
     print_answer(found, lambda: node_rows(found), json=json)

@@ -198,7 +198,12 @@ def make_request(
         raise UsageError(f"--cores {cores}: a build needs at least 1", hint="leave it out to use all cores")
     chosen_cache(cache, os.environ)
     fleet = read_fleet(cluster) if cluster else None
-    store_address = _store_address(store)
+    store_address = checked_store_address(store) if _is_like_an_address(store) else ""
+    address = checked_address(cluster) if cluster and fleet is None else ""
+    # An address that is none is none with every package, too.
+    if store:
+        _require_zstandard()
+    cluster_keys = _keys(keys, own=fleet is not None) if cluster else ""
     if store_address and store_size:
         raise UsageError(
             f"--store-size: {store_address} has the size that it was given there",
@@ -227,8 +232,8 @@ def make_request(
         recipe=recipe,
         nearest_recipe=nearest_recipe,
         strategy=strategy,
-        cluster=cluster_address(cluster) if cluster and fleet is None else "",
-        cluster_keys=_keys(keys, own=fleet is not None) if cluster else "",
+        cluster=address,
+        cluster_keys=cluster_keys,
         fleet=fleet,
         store=store_address or store_folder(store),
         store_keys=str(keys_folder(keys).absolute()) if store_address else "",
@@ -244,7 +249,10 @@ def _keys(folder: str, *, own: bool) -> str:
 
 
 def with_cluster(folder: str) -> Path:
-    """The folder of a cluster's keys; asked first wherever Dask is needed. Raises ExtraMissingError."""
+    """The folder of a cluster's keys; asked wherever Dask is needed, after what was named is checked.
+
+    Raises ExtraMissingError.
+    """
     try:
         import builddoctor.cluster.keys  # noqa: F401
     except ImportError as error:
@@ -255,14 +263,6 @@ def with_cluster(folder: str) -> Path:
 
 
 _LIKE_AN_ADDRESS = re.compile(r"\w+:/|(tls|tcp|https?):|(tls|tcp)[^\w.-]|([\w.-]+|\[.*\]):\d+/?$")
-
-
-def _store_address(text: str) -> str:
-    """Checked; empty for a folder. Raises UsageError, also for what was meant as an address; ExtraMissingError."""
-    if not _is_like_an_address(text):
-        return ""
-    _require_zstandard()
-    return checked_store_address(text)
 
 
 def _is_like_an_address(text: str) -> bool:
@@ -298,12 +298,6 @@ def store_mib(text: str) -> float:
     if not size_mib:
         raise UsageError(f"--store-size {text}: not a size", hint="write it as `--store-size 10GiB`")
     return size_mib
-
-
-def cluster_address(address: str) -> str:
-    """Checked. Raises UsageError, or ExtraMissingError."""
-    with_cluster("")
-    return checked_address(address)
 
 
 def named_recipe(recipe: str) -> Shelved | None:

@@ -14,6 +14,7 @@ from rich.text import Text
 from builddoctor.cli import options
 from builddoctor.cli.options import archs_of, native_archs
 from builddoctor.cli.output import JsonOption, json_text, page_signs, page_width, print_answer, print_notes, write_file
+from builddoctor.cluster.addresses import checked_address
 from builddoctor.cluster.fleet import read_fleet
 from builddoctor.core.errors import ClusterError, UsageError
 from builddoctor.core.plan import MatrixPlan, Plan, PlanNode
@@ -139,10 +140,10 @@ def _nodes(cluster: str, keys: str, like: PlanHost) -> tuple[PlanNode, ...]:
         cores, memory_mib = fleet.cores or max(1, like.cores // shares), fleet.memory_mib or like.memory_mib / shares
         each = figures_only(cores=cores, memory_mib=memory_mib, like=like)
         return (PlanNode(cores=each.cores, budget_mib=round(each.budget_mib, 1)),) * fleet.nodes
-    folder = options.with_cluster(keys)
+    address, folder = checked_address(cluster), options.with_cluster(keys)
     from builddoctor.cluster.client import nodes_of
 
-    facts = nodes_of(options.cluster_address(cluster), folder).values()
+    facts = nodes_of(address, folder).values()
     if not facts:
         raise ClusterError(f"no node is at {cluster}", hint=f"`builddoctor worker {cluster}` on each of them")
     return tuple(PlanNode(cores=each.cores, budget_mib=each.budget_mib) for each in facts)

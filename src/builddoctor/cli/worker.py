@@ -17,6 +17,7 @@ from builddoctor.cli import options
 from builddoctor.cli.cluster import AddressArgument
 from builddoctor.cli.loudness import Quiet, Verbose, loudness
 from builddoctor.cli.run import run_supervised
+from builddoctor.cluster.addresses import checked_address
 from builddoctor.core.cluster import NODE_PROGRAM
 from builddoctor.gates.subprocesses import run_captured
 from builddoctor.runtime.folders import site_folders
@@ -49,12 +50,11 @@ def worker(
       builddoctor worker tls://build-host:8786 --memory 64GiB --cores 16
     """
     del quiet, verbose
-    there = options.with_cluster(folder)
+    at, there = checked_address(address), options.with_cluster(folder)
     from builddoctor.cluster.keys import security_for
     from builddoctor.cluster.node_program import NodeSettings
     from builddoctor.cluster.server import reach
 
-    at = options.cluster_address(address)
     reach(at, security_for(at, there, "node"))
     root, env = SystemRoot(), os.environ
     found = find_toolkit(

@@ -13,6 +13,7 @@ from builddoctor.cli.app import COMMANDS, command, main
 from builddoctor.cli.summaries import SUMMARIES
 from builddoctor.core.errors import (
     BuildDoctorError,
+    ExtraMissingError,
     FolderNotWritableError,
     MemoryBudgetError,
     NoBuildSystemError,
@@ -93,6 +94,42 @@ def test_an_error_is_one_line_a_hint_and_a_code(
     assert said in lines[0]
     assert lines[1].startswith("hint: ")
     assert hint in lines[1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "run --store tls:/host -- true",
+        "run --store tls://host:99999 -- true",
+        "run --cluster tcp://far:1 -- true",
+        "run --cluster tcp://far:1 --store kept -- true",
+        "worker tcp://far:1",
+        "cluster serve --listen tcp://far:1",
+        "cluster serve --store tls://host",
+        "cluster status tcp://far:1",
+        "plan kept.toml --cluster tcp://far:1",
+    ],
+)
+def test_a_bad_address_is_said_before_a_missing_package(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: str
+) -> None:
+    """Whoever installs the package first would be told of the address only then."""
+    Path("kept.toml").write_text(dump(recipe()))
+    for missing in ("zstandard", "builddoctor.cluster.keys"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    assert main(arguments.split()) == UsageError.exit_code
+    assert "address" in (said := capsys.readouterr().err) or "encrypted" in said
+
+
+@pytest.mark.parametrize("arguments", ["run --store kept -- true", "run --cluster tls://host -- true"])
+def test_a_missing_package_is_said_of_a_good_address(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: str
+) -> None:
+    """With the line that installs it."""
+    for missing in ("zstandard", "builddoctor.cluster.keys"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    assert main(arguments.split()) == ExtraMissingError.exit_code
+    assert "pip install 'builddoctor[" in capsys.readouterr().err
 
 
 def test_no_arguments_at_all_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
