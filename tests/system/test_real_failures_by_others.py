@@ -103,6 +103,26 @@ def test_a_full_disk(program: Program, flags: str) -> None:
 
 
 @pytest.mark.needs_loop
+@pytest.mark.parametrize(
+    ("kib", "fill"),
+    [
+        (4 << 20, "fallocate -l $(($(df -B1 --output=avail disk | tail -n1) - (10 << 20))) disk/filler"),
+        (1000, "cat /dev/zero 2> /dev/null > disk/filler"),
+    ],
+    ids=["nearly", "wholly"],
+)
+def test_a_missing_header_on_a_full_disk_is_a_missing_header(program: Program, kib: int, fill: str) -> None:
+    """The compiler says what it did not find, and g++ needs no room for that."""
+    (program.folder / "one.cpp").write_text('#include "no_such_header.h"\n')
+    disk = program.folder / "disk"
+    script = f"{fill}; exec g++ -c one.cpp -o disk/one.o"
+    said = run(program, on_disk(disk, program.supervised("sh", "-c", script), kib=kib))
+    assert said.verdict == said.summary["verdict"] == "source", said.output
+    assert "no_such_header.h is missing" in said.why
+    assert f"{disk} (ext4)" in said.grounds
+
+
+@pytest.mark.needs_loop
 def test_a_disk_without_inodes(program: Program) -> None:
     """Nearly all of its bytes are free, and no file can be made: `df` shows nothing, `df -i` does.
 

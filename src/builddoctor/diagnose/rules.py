@@ -17,8 +17,9 @@ from builddoctor.core.evidence import KillCause
 from builddoctor.core.phase import Outcome
 from builddoctor.core.verdict import Verdict
 from builddoctor.core.word import Confidence
+from builddoctor.diagnose.catalogue import Layer, layer_of
 from builddoctor.diagnose.kernel_log import OomScope
-from builddoctor.diagnose.trace_facts import ROOMY_MIB, Facts
+from builddoctor.diagnose.trace_facts import ROOMY_MIB, Facts, is_exhausted
 
 Condition = Callable[[Facts], bool]
 
@@ -208,6 +209,16 @@ def kernel_saw_the_crash(facts: Facts) -> bool:
 
 def disk_full(facts: Facts) -> bool:
     return facts.full is not None
+
+
+def nothing_fits(facts: Facts) -> bool:
+    return facts.full is not None and is_exhausted(facts.full)
+
+
+def without_a_word(facts: Facts) -> bool:
+    """It said nothing of what it failed for. What a signal ended could not; what ran on a full disk may not have had
+    room for it; make and ninja say that something failed, and no more."""
+    return facts.root is None or crashed(facts) or layer_of(facts.root.entry) == Layer.DRIVER.rank
 
 
 def looked_at_the_phase(facts: Facts) -> bool:
@@ -467,6 +478,7 @@ RULES: tuple[Rule, ...] = (
         "SIGTERM, and so does stopping a container",
     ),
     # -- disks and limits -----------------------------------------------------------------------------------------
+    # Little room is no evidence by itself: a build on such a disk fails for what it says, too.
     Rule(
         "disk-full-said",
         (disk_full, text_of(Verdict.DISK_FULL)),
@@ -490,14 +502,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "disk-full-at-phase",
-        (failed, disk_full, looked_at_the_phase, opposite(text_of_no_full_disk)),
+        (failed, nothing_fits, looked_at_the_phase, without_a_word, opposite(text_of_no_full_disk)),
         Verdict.DISK_FULL,
         Confidence.HIGH,
-        "{folder} was full when it failed: {folder_left}. What it said about that may not have fitted either",
+        "it failed without a word, and {folder} was full: {folder_left}. What it said about that may not have fitted "
+        "either",
     ),
     Rule(
         "disk-full-at-end",
-        (disk_full, opposite(text_of_no_full_disk)),
+        (nothing_fits, without_a_word, opposite(text_of_no_full_disk)),
         Verdict.DISK_FULL,
         Confidence.MEDIUM,
         "{folder} is full: {folder_left}",

@@ -20,10 +20,10 @@ from builddoctor.diagnose.kernel_log import KernelLog, OomReport
 from builddoctor.trace.report import Attempt, PhaseRow, TraceReport
 
 FULL_MIB, SMALL_SHARE = 0.25, 0.05
-"""No more than this is full, on a small disk this share of it: what was written last did not fit."""
+"""With no more than this a disk is exhausted, a small one with this share of it: what was written last did not fit."""
 
 FULL_AT_MOST_MIB, FULL_SHARE = 16.0, 0.005
-"""Likewise on a large one: what others wrote is deleted meanwhile."""
+"""A large one may have been, with so much: what others wrote is deleted meanwhile."""
 
 ROOMY_MIB = 1024.0
 
@@ -99,7 +99,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """scheduler and job, ``slurm job 4711``"""
 
     full: Folder | None = None
-    """a folder without room, or without inodes"""
+    """a folder with hardly any room, or without inodes"""
     parent: Parent | None = None
     tmpfs_mib: float = 0.0
     """files in memory, of the group that was full or of our own"""
@@ -220,23 +220,31 @@ def _least_free_share(report: TraceReport) -> float | None:
 # -- surroundings ------------------------------------------------------------------------------------------------
 
 
+def is_exhausted(folder: Folder) -> bool:
+    """Nothing fits there, by its bytes or by its inodes: what wrote there has failed."""
+    return _has_at_most(folder, min(FULL_MIB, SMALL_SHARE * (folder.total_mib or 0.0)))
+
+
 def is_full(folder: Folder) -> bool:
-    """Nothing more fits there, by its bytes or by its inodes."""
+    """Exhausted, or with so little room that it may have been: which is no evidence by itself."""
+    small_mib = min(FULL_AT_MOST_MIB, FULL_SHARE * (folder.total_mib or 0.0))
+    return is_exhausted(folder) or _has_at_most(folder, small_mib)
+
+
+def _has_at_most(folder: Folder, room_mib: float) -> bool:
     if folder.missing:
         return False
     if folder.free_inodes is not None and folder.free_inodes < 1:
         return True
-    if folder.free_mib is None:
-        return False
-    total_mib = folder.total_mib or 0.0
-    return folder.free_mib <= max(min(FULL_MIB, SMALL_SHARE * total_mib), min(FULL_AT_MOST_MIB, FULL_SHARE * total_mib))
+    return folder.free_mib is not None and folder.free_mib <= room_mib
 
 
 def _full(report: TraceReport, seen: SceneSeen | None) -> Folder | None:
-    """A folder that was full when the phase died, or when the build had; the trace's own counts only among equals."""
+    """A folder that was full when the phase died, or when the build had; the trace's own counts only
+    where no other was."""
     looks = [each for each in (seen, *reversed(report.seen)) if each is not None and each.when is not SceneMoment.START]
     for look in looks:
-        folders = sorted(look.scene.folders, key=lambda folder: folder.role == "trace")
+        folders = sorted(look.scene.folders, key=lambda folder: (folder.role == "trace", not is_exhausted(folder)))
         found = next((folder for folder in folders if is_full(folder)), None)
         if found is not None:
             return found

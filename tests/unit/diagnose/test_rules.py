@@ -23,13 +23,14 @@ from builddoctor.diagnose.from_trace import judge, why
 from builddoctor.diagnose.kernel_log import OomReport
 from builddoctor.diagnose.rules import RULES, decide, opposite
 from builddoctor.diagnose.rules import failed as has_failed
-from builddoctor.diagnose.trace_facts import Facts, Parent, Printed, ProcessLimit, gather_facts, is_full
+from builddoctor.diagnose.trace_facts import Facts, Parent, Printed, ProcessLimit, gather_facts, is_exhausted, is_full
 from builddoctor.trace.report import Attempt, Journey, PhaseRow
 from support import trace_events as tr
 from unit.builders import summary
 from unit.small_traces import admitted, asked, ended, read, tick, unit
 
 FULL = Folder(role="TMPDIR", path="/tmp/t", filesystem="ext4", free_mib=0.0, total_mib=900.0, free_inodes=9)
+SHORT = msgspec.structs.replace(FULL, free_mib=10.0, total_mib=90000.0)
 ROOMY = Folder(role="TMPDIR", path="/tmp/t", filesystem="ext4", free_mib=9000.0, total_mib=90000.0)
 AS = ProcessLimit(name="RLIMIT_AS", flag="-v", size=195.0)
 PARENT = Parent(directory="/sys/fs/cgroup/pod", limit_mib=4096.0, others_mib=3000.0)
@@ -61,6 +62,9 @@ def text(verdict: str, *, says: bool = True) -> Printed:
     words = "what was printed"
     return Printed(entry="an-entry", verdict=verdict, says=says, text=words, line=7, cause="The catalogue's sentence.")
 
+
+ERROR = text(Verdict.UNKNOWN, says=False)
+NINJAS = msgspec.structs.replace(ERROR, entry="ninja-stopped")
 
 ROWS: dict[str, Facts] = {
     "runaway": gave_up(Verdict.RUNAWAY),
@@ -188,6 +192,17 @@ def test_a_condition_turned_round() -> None:
         ),
         # A full disk, but the compiler says clearly what it did not like.
         (failed(full=FULL, at_phase=True, text=text(Verdict.SOURCE)), "text-at-failure"),
+        # A full disk, and a compiler whose error the catalogue only hints at, or does not know.
+        (failed(full=FULL, at_phase=True, text=text(Verdict.SOURCE, says=False), root=ERROR), "text-hints"),
+        (failed(full=FULL, at_phase=True, root=ERROR, least_free_share=0.8), "failed-with-ample-memory"),
+        (facts(full=FULL, root=ERROR), "nothing-seen"),
+        # make and ninja only say that something failed; what a signal ended could say nothing.
+        (failed(full=FULL, at_phase=True, root=NINJAS), "disk-full-at-phase"),
+        (failed(full=FULL, at_phase=True, root=ERROR, signal=11), "disk-full-at-phase"),
+        # Little room is no evidence by itself, but says which disk it was.
+        (failed(full=SHORT, at_phase=True, least_free_share=0.8), "failed-with-ample-memory"),
+        (facts(full=SHORT), "nothing-seen"),
+        (failed(full=SHORT, text=text(Verdict.DISK_FULL)), "disk-full-said"),
         # A signal that was sent from outside counts more than any words.
         (failed(signal=15, text=text(Verdict.TOOLCHAIN)), "ended-from-outside"),
         # A limit that is far away from what was held refused nothing.
@@ -218,6 +233,7 @@ def test_no_text_says_a_kill_that_the_counters_deny(verdict: str) -> None:
     ("folder", "full"),
     [
         (FULL, True),
+        (SHORT, True),
         (ROOMY, False),
         (Folder(role="x", path="/x", free_mib=500.0, total_mib=900.0, free_inodes=0), True),
         (Folder(role="x", path="/x", free_mib=0.0, total_mib=900.0, missing=True), False),
@@ -231,6 +247,23 @@ def test_no_text_says_a_kill_that_the_counters_deny(verdict: str) -> None:
 def test_what_is_full(folder: Folder, *, full: bool) -> None:
     """By bytes, by inodes, on small disks and large ones; what is not known is not full."""
     assert is_full(folder) is full
+
+
+@pytest.mark.parametrize(
+    ("folder", "exhausted"),
+    [
+        (FULL, True),
+        (SHORT, False),
+        (ROOMY, False),
+        (Folder(role="x", path="/x", free_mib=500.0, total_mib=900.0, free_inodes=0), True),
+        (Folder(role="x", path="/x", free_mib=0.0, total_mib=900.0, missing=True), False),
+        (Folder(role="x", path="/x", free_mib=0.2, total_mib=90000.0), True),
+        (Folder(role="x", path="/x", free_mib=0.3, total_mib=90000.0), False),
+    ],
+)
+def test_where_nothing_fits(folder: Folder, *, exhausted: bool) -> None:
+    """Little room is not none."""
+    assert is_exhausted(folder) is exhausted
 
 
 # -- from records ------------------------------------------------------------------------------------------------
@@ -262,6 +295,13 @@ def test_a_disk_that_was_full_explains_nvccs_silence() -> None:
     assert (told.verdict, told.confidence) == (Verdict.DISK_FULL, Confidence.HIGH)
     assert "TMPDIR /tmp/t is full" in told.why or "TMPDIR /tmp/t was full" in told.why
     assert any("/tmp/t (ext4): 0 MiB of 900 MiB free" in line for line in told.evidence)
+
+
+def test_the_disk_without_room_is_named_before_one_with_little() -> None:
+    """Whatever their order."""
+    told = judged(*died(), seen(folders=(msgspec.structs.replace(SHORT, role="objects", path="/o"), FULL)))
+    assert told.verdict == Verdict.DISK_FULL
+    assert "TMPDIR /tmp/t was full" in told.why
 
 
 def test_the_look_at_another_phase_is_not_taken_for_its_own() -> None:
