@@ -23,6 +23,13 @@ MAKE_NAMES = ("make", "gmake")
 _CACHED_NVCC = re.compile(r"^CMAKE_CUDA_COMPILER:[A-Z]+=(?P<path>/.*)$", re.MULTILINE)
 _NINJA_NVCC = re.compile(r"^nvcc = (?:\S+ )?(?P<path>(?:/|\$cuda_home/)\S*nvcc)\s*$", re.MULTILINE)
 """torch puts ccache before it; flashinfer writes ``$cuda_home/bin/nvcc``."""
+_SCCACHE_NVCC = re.compile(
+    r"^CMAKE_CUDA_COMPILER_LAUNCHER:[A-Z]+=\S*sccache"
+    r"|^build [^\n]*: CUDA_COMPILER\S*[^\n]*\n(?:  [^\n]*\n)*?  LAUNCHER = \S*sccache"
+    r"|\bsccache (?:/|\$cuda_home/)\S*nvcc\s",
+    re.MULTILINE,
+)
+"""In CMakeCache.txt, in what CMake writes for ninja, and in other files of ninja and of make."""
 _NINJA_HOME = re.compile(r"^cuda_home = (?P<path>/\S*)\s*$", re.MULTILINE)
 _NINJA_BUILDDIR = re.compile(r"^builddir = (?P<path>\S+)\s*$", re.MULTILINE)
 _NINJA_INNER = re.compile(r"^subninja (?P<path>\S+)\s*$", re.MULTILINE)
@@ -52,14 +59,23 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
-    """The nvcc that the build folder calls by its own path; None when it is ours already, or there is none."""
+    """The nvcc that the build folder calls by its own path; None when it is ours already, or there is none.
+
+    None also where sccache calls it: that takes its commands and their PATH from nvcc's dry run, which names no PATH
+    where nvcc reads no profile, and ends in a panic (0.16).
+    """
     folder = _build_folder(name, argv, cwd)
-    if folder is None:
+    if folder is None or _is_behind_sccache(folder, folder / _ninja_file(name, argv)):
         return None
     match = _CACHED_NVCC.search(_head(folder / "CMakeCache.txt"))
     path = match["path"].strip() if match else _ninja_nvcc(folder / _ninja_file(name, argv))
     nvcc = Path(path) if path else None
     return nvcc if nvcc is not None and os.path.isfile(nvcc) and not is_overlay(nvcc) else None
+
+
+def _is_behind_sccache(folder: Path, ninja_file: Path) -> bool:
+    makefiles = islice(folder.glob("CMakeFiles/*.dir/build.make"), _MOST_INNER)
+    return any(_SCCACHE_NVCC.search(_head(each)) for each in (folder / "CMakeCache.txt", ninja_file, *makefiles))
 
 
 def _ninja_file(name: str, argv: Sequence[str]) -> str:

@@ -52,6 +52,27 @@ def test_the_nvcc_of_the_build_folder_is_found(
     assert configured_nvcc(name, argv, str(tmp_path / "src")) == nvcc
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("CMakeCache.txt", "CMAKE_CUDA_COMPILER:STRING=NVCC\nCMAKE_CUDA_COMPILER_LAUNCHER:UNINITIALIZED=sccache\n"),
+        (
+            "build.ninja",
+            "build x.o: CUDA_COMPILER__x_unscanned_ /src/x.cu || first\n  FLAGS = -O2\n  LAUNCHER = /usr/bin/sccache \n",
+        ),
+        ("build.ninja", "cuda_home = /usr/local/cuda\nnvcc = sccache NVCC\n"),
+        ("CMakeFiles/x.dir/build.make", "x.o: x.cu\n\tsccache NVCC -x cu -c x.cu -o x.o\n"),
+    ],
+)
+@pytest.mark.parametrize("cache", ["sccache", "ccache"])
+def test_an_nvcc_behind_sccache_is_left_alone(tmp_path: Path, nvcc: Path, file: str, text: str, cache: str) -> None:
+    """sccache 0.16 panics where nvcc's dry run names no PATH; ccache does not mind. As CMake 4.4 and torch write it."""
+    configured(tmp_path, nvcc)
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(text.replace("sccache", cache).replace("NVCC", str(nvcc)))
+    assert configured_nvcc("ninja", [], str(tmp_path)) == (None if cache == "sccache" else nvcc)
+
+
 @pytest.mark.parametrize("inner", [False, True])
 @pytest.mark.parametrize("argv", [["-v", "-C", "work", "-f", "KERNEL"], ["-fKERNEL"]])
 def test_the_nvcc_of_flashinfers_kernels_is_found(tmp_path: Path, nvcc: Path, argv: list[str], inner: bool) -> None:
