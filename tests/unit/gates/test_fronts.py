@@ -58,7 +58,7 @@ def test_the_nvcc_of_the_build_folder_is_found(
         ("CMakeCache.txt", "CMAKE_CUDA_COMPILER:STRING=NVCC\nCMAKE_CUDA_COMPILER_LAUNCHER:UNINITIALIZED=sccache\n"),
         (
             "build.ninja",
-            "build x.o: CUDA_COMPILER__x_unscanned_ /src/x.cu || first\n  FLAGS = -O2\n  LAUNCHER = /usr/bin/sccache \n",
+            "build x.o: CUDA_COMPILER__x_unscanned_ /src/x.cu || first\n  FLAGS = -g\n  LAUNCHER = /usr/bin/sccache \n",
         ),
         ("build.ninja", "cuda_home = /usr/local/cuda\nnvcc = sccache NVCC\n"),
         ("CMakeFiles/x.dir/build.make", "x.o: x.cu\n\tsccache NVCC -x cu -c x.cu -o x.o\n"),
