@@ -1,15 +1,16 @@
 """What a source tree says of itself: its name, its version, its build system.
 
 Covers: pyproject.toml as TOML, and in this order for the name ``PKG-INFO``, pyproject.toml, setup.cfg, setup.py, git's
-remote ``origin`` and CMake's ``project()``; for the version ``PKG-INFO``, pyproject.toml, files such as ``VERSION`` and
-the tag of the commit that is checked out. Files are read with bounds; nothing is run, nothing raises. A pyproject.toml
-that is no TOML says nothing: pip refuses it too.
+remote ``origin`` and CMake's ``project()``; for the version ``PKG-INFO``, pyproject.toml, files such as ``VERSION``,
+the tag of the commit that is checked out and ``__version__`` of the package, where it is a plain text. Files are read
+with bounds; nothing is run, nothing raises. A pyproject.toml that is no TOML says nothing: pip refuses it too.
 Does *not* cover: versions that a setup.py works out.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ VERSION_FILES = ("VERSION.txt", "version.txt", "VERSION", "build_tools/VERSION.t
 _INFO_NAME = re.compile(r"^Name:[ \t]*(\S+)", re.MULTILINE)
 _INFO_VERSION = re.compile(r"^Version:[ \t]*(\S+)", re.MULTILINE)
 _SETUP_CFG_NAME = re.compile(r"^\[metadata\][^\[]*?^name[ \t]*=[ \t]*(\S+)[ \t]*$", re.MULTILINE)
+_OWN_VERSION = re.compile(r"^__version__[ \t]*(?::[^=\n]*)?=[ \t]*[\"']([^\"'\n]+)[\"']", re.MULTILINE)
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+[\w.+-]{0,40})\s*\Z")
 
 
@@ -40,6 +42,8 @@ class Pyproject(msgspec.Struct, frozen=True, kw_only=True):
     """of ``[project]``, or of Poetry's table"""
     version: str = ""
     """of ``[project]``; empty where a backend works it out"""
+    version_module: str = ""
+    """the module that setuptools takes it from, such as ``bitsandbytes``"""
     backend: str = ""
     """``build-backend``; empty for one that lies in the project itself (``backend-path``): it cannot be missing"""
     requires: tuple[str, ...] = ()
@@ -58,11 +62,13 @@ def read_pyproject(text: str) -> Pyproject:
         return Pyproject()
     project, tool = _table(content, "project"), _table(content, "tool")
     build = _table(content, "build-system")
+    setuptools = _table(_table(tool, "setuptools"), "dynamic")
     requires = build.get("requires", [])
     texts = [each for each in requires if isinstance(each, str)] if isinstance(requires, list) else []
     return Pyproject(
         name=_text(project, "name") or _text(_table(tool, "poetry"), "name"),
         version=_text(project, "version"),
+        version_module=_text(_table(setuptools, "version"), "attr").rpartition(".")[0],
         backend="" if "backend-path" in build else _text(build, "build-backend"),
         requires=tuple(texts[:MOST_REQUIRES]),
         build_dir=_text(_table(tool, "scikit-build"), "build-dir"),
@@ -94,11 +100,21 @@ def names_of(folder: Path) -> list[str]:
 
 def project_version(folder: Path) -> str:
     """Such as ``2.8.0``; empty when nothing says it."""
-    stated = [_first(_INFO_VERSION, folder / "PKG-INFO"), pyproject_of(folder).version]
-    for text in (*stated, *(_read(folder / name) for name in VERSION_FILES), *tags_of_head(folder)):
+    pyproject = pyproject_of(folder)
+    stated = [_first(_INFO_VERSION, folder / "PKG-INFO"), pyproject.version]
+    files = (_read(folder / name) for name in VERSION_FILES)
+    for text in (*stated, *files, *tags_of_head(folder), *_own_versions(folder, pyproject.version_module)):
         if found := _VERSION.match(text.strip()):
             return found[1]
     return ""
+
+
+def _own_versions(folder: Path, module: str) -> Iterator[str]:
+    """What the package calls ``__version__``; one that is worked out is none."""
+    package = (module or project_name(folder)).replace("-", "_").replace(".", "/")
+    if re.fullmatch(r"\w+(/\w+)*", package):
+        for place in (f"{package}/__init__.py", f"{package}.py"):
+            yield from (_first(_OWN_VERSION, folder / root / place) for root in ("", "src"))
 
 
 def _setup_names(folder: Path) -> tuple[str, ...]:

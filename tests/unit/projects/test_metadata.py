@@ -97,6 +97,38 @@ def test_files_that_say_it(tmp_path: Path, name: str, text: str, version: str) -
 
 
 @pytest.mark.parametrize(
+    ("pyproject", "name", "text", "version"),
+    [
+        ("", "causal_conv1d/__init__.py", '__version__ = "1.6.1"\n\nfrom causal_conv1d import x\n', "1.6.1"),
+        ("", "src/causal_conv1d/__init__.py", "__version__: str = '1.6.1'\n", "1.6.1"),
+        ("", "causal_conv1d/__init__.py", "__version__ = metadata.version('causal_conv1d')\n", ""),
+        ("", "another/__init__.py", '__version__ = "1.6.1"\n', ""),
+        (
+            '[tool.setuptools.dynamic]\nversion = {attr = "conv.version.__version__"}\n',
+            "conv/version.py",
+            '__version__ = "0.50.2.dev0"\n',
+            "0.50.2.dev0",
+        ),
+        (
+            '[tool.setuptools.dynamic]\nversion = {attr = "../../etc.__version__"}\n',
+            "etc/__init__.py",
+            '__version__ = "1.0"\n',
+            "",
+        ),
+    ],
+)
+def test_the_version_that_the_package_gives_itself(
+    tmp_path: Path, pyproject: str, name: str, text: str, version: str
+) -> None:
+    """By the project's name, or by the module that setuptools reads; never outside the folder."""
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "causal-conv1d"\ndynamic = ["version"]\n{pyproject}')
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert project_version(tmp_path) == version
+
+
+@pytest.mark.parametrize(
     ("refs", "version"),
     [
         (f"{COMMIT} refs/tags/v2.8\n", "2.8"),
