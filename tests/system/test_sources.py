@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import html
 import io
 import json
 import os
+import platform
 import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -47,14 +50,17 @@ class Index:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/simple"
 
-    def publish(self, *versions: str, digest: str = "") -> None:
+    def publish(self, *versions: str, digest: str = "", needs: Mapping[str, str] = MappingProxyType({})) -> None:
+        """``needs``: the Pythons that a version is for, as the index says it."""
         (self.folder / "simple" / "demo").mkdir(parents=True, exist_ok=True)
         lines = ['<a href="../../demo-9.0-py3-none-any.whl">demo-9.0-py3-none-any.whl</a>']
         for version in versions:
             content = sdist(version)
             name = f"demo-{version}.tar.gz"
             (self.folder / name).write_bytes(content)
-            lines.append(f'<a href="../../{name}#sha256={digest or hashlib.sha256(content).hexdigest()}">{name}</a>')
+            address = f"../../{name}#sha256={digest or hashlib.sha256(content).hexdigest()}"
+            python = f' data-requires-python="{html.escape(needs[version])}"' if version in needs else ""
+            lines.append(f'<a href="{address}"{python}>{name}</a>')
         (self.folder / "simple" / "demo" / "index.html").write_text("\n".join(lines))
 
 
@@ -125,15 +131,15 @@ def repository(tmp_path: Path) -> Path:
     return top
 
 
-def got(tmp_path: Path, index: Index | None = None, **wanted: Any) -> Obtained:
+def got(tmp_path: Path, index: Index | None = None, *, said: list[str] | None = None, **wanted: Any) -> Obtained:
     """The sources of ``demo``, with an index of our own only, or none."""
     env = {**clean_environment(), "PIP_CONFIG_FILE": os.devnull}
     env = {name: value for name, value in env.items() if not name.startswith(("PIP_INDEX", "PIP_EXTRA", "PIP_FIND"))}
     env["PIP_INDEX_URL"] = index.url if index is not None else "http://127.0.0.1:9/simple"
     env |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "protocol.file.allow", "GIT_CONFIG_VALUE_0": "always"}
-    said: list[str] = []
+    say = ([] if said is None else said).append
     return obtain(
-        SourceWanted(name="demo", **wanted), cache=tmp_path / "cache", env=env, python="python3", say=said.append
+        SourceWanted(name="demo", **wanted), cache=tmp_path / "cache", env=env, python=sys.executable, say=say
     )
 
 
@@ -160,6 +166,23 @@ def test_a_version_may_be_named_and_needs_no_network_the_second_time(tmp_path: P
     assert version_in(got(tmp_path, index, package="demo")) == "1.10"
     assert got(tmp_path, package="demo", version="1.9").cached
     assert version_in(got(tmp_path, package="demo", offline=True)) == "1.10"
+
+
+def test_a_release_for_other_pythons_is_not_taken(tmp_path: Path, index: Index) -> None:
+    """As pip does it: the newest that fits, and it is said; one that is named, and no other, is refused unfetched."""
+    index.publish("1.9", "1.10", "2.0", needs={"1.10": ">=3.8", "2.0": ">=99.1", "1.9": "no rule"})
+    said: list[str] = []
+    assert version_in(got(tmp_path, index, said=said, package="demo")) == "1.10"
+    assert f"demo 2.0 needs Python >=99.1, this is {platform.python_version()}: takes 1.10" in said
+    with pytest.raises(SourceNotFoundError, match=r"demo 2\.0 needs Python >=99\.1, and this is 3\."):
+        got(tmp_path, index, package="demo", version="2.0")
+    assert version_in(got(tmp_path, index, package="demo", version="1.9")) == "1.9"
+    index.publish("2.0", needs={"2.0": ">=99.1"})
+    index.asked.clear()
+    with pytest.raises(SourceNotFoundError, match="needs Python") as error:
+        got(tmp_path, index, package="demo")
+    assert "activate an environment" in error.value.hint
+    assert not any(path.endswith(".tar.gz") for path in index.asked)
 
 
 def test_another_hash_than_the_index_says_is_refused(tmp_path: Path, index: Index) -> None:

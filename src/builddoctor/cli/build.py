@@ -196,7 +196,8 @@ def _sources(choice: Choice, tell: Callable[[list[str]], None]) -> tuple[Path, O
     if choice.wanted is None:
         assert choice.folder is not None
         return choice.folder, None
-    python = shutil.which("python3") or shutil.which("python") or "python3"
+    # As ``projects.build_plan`` takes it.
+    python = shutil.which("python") or shutil.which("python3") or "python3"
     got = obtain(
         choice.wanted,
         cache=cache_folder(os.environ),

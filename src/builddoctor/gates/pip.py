@@ -120,6 +120,12 @@ def usable_platforms(arch: str) -> list[str]:
     return [*(f"manylinux_2_{minor}_{arch}" for minor in minors), f"manylinux2014_{arch}", f"linux_{arch}"]
 
 
+def python_version(python: str, env: Mapping[str, str]) -> str:
+    """Such as ``3.11.7``; empty where it does not say."""
+    said = run_captured([python, "-c", "import platform; print(platform.python_version())"], env=env, cwd="/")
+    return said.output.strip() if said.status == 0 else ""
+
+
 def index_urls(python: str, env: Mapping[str, str]) -> tuple[str, ...]:
     """The index and further ones, in pip's order; none where pip does not answer."""
     settings = run_captured([python, "-m", "pip", "config", "list"], env=env, timeout_s=ANSWERS_WITHIN_S)

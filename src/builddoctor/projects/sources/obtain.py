@@ -25,7 +25,7 @@ from packaging.version import InvalidVersion, Version
 from builddoctor.core.errors import BuildDoctorError, FolderNotWritableError, SourceNotFoundError
 from builddoctor.core.project import Obtained, SourceWanted
 from builddoctor.gates import git
-from builddoctor.gates.pip import index_urls
+from builddoctor.gates.pip import index_urls, python_version
 from builddoctor.projects.sources.archives import is_archive, unpack
 from builddoctor.projects.sources.web import Web, find_sdist, shown
 
@@ -37,7 +37,9 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)+(?:[.-]?(?:post|rc)\d+)?")
 
 
 def obtain(wanted: SourceWanted, *, cache: Path, env: Mapping[str, str], python: str, say: Say) -> Obtained:
-    """The sources, on this machine. ``python``: its pip names the package index. ``say``: progress, a line.
+    """The sources, on this machine. ``say``: progress, a line.
+
+    ``python``: a release is for it, and its pip names the package index.
 
     Raises SourceNotFoundError with the ways on, SourceUnsafeError, FolderNotWritableError.
     """
@@ -116,7 +118,8 @@ class _Search:
             return kept
         self._refuse_offline(package)
         web = Web(self.env)
-        sdist = find_sdist(web, index_urls(self.python, self.env), package, self.wanted.version)
+        indexes, python = index_urls(self.python, self.env), python_version(self.python, self.env)
+        sdist = find_sdist(web, indexes, package, self.wanted.version, python=python, say=self.say)
         version = str(sdist.version)
         kept = self._kept(package, version)
         if kept is not None:

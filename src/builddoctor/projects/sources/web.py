@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
@@ -49,6 +50,14 @@ class Sdist(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     sha256: str = ""
     yanked: bool = False
+    requires_python: str = ""
+
+    def fits(self, python: str) -> bool:
+        """Into this version of Python; also where either is not known, or no rule, as pip takes it."""
+        try:
+            return not python or SpecifierSet(self.requires_python).contains(python, prereleases=True)
+        except InvalidSpecifier:
+            return True
 
 
 class NotThereError(SourceNotFoundError):
@@ -121,9 +130,15 @@ class Web:
             except (InvalidSdistFilename, InvalidVersion):
                 continue
             if project == canonicalize_name(package):
-                digest = each.digests.get("sha256", "")
                 found.append(
-                    Sdist(version=version, name=each.filename, url=each.url, sha256=digest, yanked=each.is_yanked)
+                    Sdist(
+                        version=version,
+                        name=each.filename,
+                        url=each.url,
+                        sha256=each.digests.get("sha256", ""),
+                        yanked=bool(each.is_yanked),
+                        requires_python=each.requires_python or "",
+                    )
                 )
         return found
 
@@ -172,10 +187,13 @@ class Web:
         raise ValueError("it leads from one address to the next without end")
 
 
-def find_sdist(web: Web, indexes: Sequence[str], package: str, version: str) -> Sdist:
-    """The source distribution of this version; the newest release where ``version`` is empty.
+def find_sdist(
+    web: Web, indexes: Sequence[str], package: str, version: str, *, python: str, say: Callable[[str], None]
+) -> Sdist:
+    """The source distribution of this version; where ``version`` is empty, of the newest release for this Python.
 
-    Raises SourceNotFoundError: the package, or the version, or the network is not there.
+    ``python``: its version, empty where it is not known. ``say``: hears of a newer release that is for others.
+    Raises SourceNotFoundError: the package, or the version, or the network is not there, or none is for this Python.
     """
     wanted = _version(version) if version else None
     found: list[Sdist] = []
@@ -203,9 +221,26 @@ def find_sdist(web: Web, indexes: Sequence[str], package: str, version: str) -> 
             raise SourceNotFoundError(
                 f"{package} has no source distribution of version {version}", hint=f"there are: {newest}"
             )
+        if not matching[0].fits(python):
+            raise _for_others(package, matching[0], python)
         return matching[0]
-    released = [each for each in found if not each.version.is_prerelease and not each.yanked]
-    return max(released or found, key=lambda each: each.version)
+    released = [each for each in found if not each.version.is_prerelease and not each.yanked] or found
+    newest_of_all = max(released, key=lambda each: each.version)
+    fitting = [each for each in released if each.fits(python)]
+    if not fitting:
+        raise _for_others(package, newest_of_all, python)
+    taken = max(fitting, key=lambda each: each.version)
+    if taken.version < newest_of_all.version:
+        needs = printable(newest_of_all.requires_python)
+        say(f"{package} {newest_of_all.version} needs Python {needs}, this is {python}: takes {taken.version}")
+    return taken
+
+
+def _for_others(package: str, sdist: Sdist, python: str) -> SourceNotFoundError:
+    return SourceNotFoundError(
+        f"{package} {sdist.version} needs Python {printable(sdist.requires_python)}, and this is {python}",
+        hint="activate an environment with such a Python, and build there; or name another --version",
+    )
 
 
 def over_http(url: str) -> bool:
