@@ -247,8 +247,38 @@ _NO_WRAPPING = re.compile(
 )
 
 
+_JSON_LINE = re.compile(rb'^\{"[^\n]{2,65536}\}\r?$', re.MULTILINE)
+
+
+class _Logged(msgspec.Struct, frozen=True):
+    """What a logger wrote as one line of JSON: Docker's files, cloud services, structlog."""
+
+    log: object = None
+    message: object = None
+    msg: object = None
+    text: object = None
+    line: object = None
+    payload: object = msgspec.field(default=None, name="textPayload")
+
+
+def _out_of_json(block: bytes) -> bytes:
+    """Of each line that is an object of JSON with a message, the message, still as one line."""
+    return _JSON_LINE.sub(_message, block) if block.startswith(b'{"') or b'\n{"' in block else block
+
+
+def _message(line: re.Match[bytes]) -> bytes:
+    try:
+        said = msgspec.json.decode(line[0], type=_Logged)
+    except (msgspec.MsgspecError, RecursionError):
+        return line[0]
+    texts = (said.log, said.message, said.msg, said.text, said.line, said.payload)
+    text = next((each for each in texts if isinstance(each, str)), None)
+    return line[0] if text is None else re.sub(r"[\r\n]+", " ", text.rstrip()).encode("utf-8", "replace")
+
+
 def unwrapped(block: bytes) -> bytes:
-    """A block without what its lines have in front (``wrapping_of``)."""
+    """A block without what its lines have around them: JSON, and what is in front of all of them (``wrapping_of``)."""
+    block = _out_of_json(block)
     wrapping = wrapping_of(block)
     return block if wrapping is None else wrapping.sub(b"", block)
 

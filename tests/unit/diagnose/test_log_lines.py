@@ -166,6 +166,35 @@ def test_blocks_are_the_same_whatever_the_chunks_were(size: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (
+            r'{"log":"x.cu(3): error: \u0022a\u0022 is undefined\n","stream":"stderr","time":"2026"}',
+            'x.cu(3): error: "a" is undefined',
+        ),
+        (
+            r'{"level":"error","msg":"ninja: build stopped: subcommand failed."}',
+            "ninja: build stopped: subcommand failed.",
+        ),
+        (r'{"insertId":"1","textPayload":"Killed"}', "Killed"),
+        (r'{"message":"one\n two\r\n"}', "one  two"),
+        (r'{"reason":"compiler-message","message":{"rendered":"error"}}', None),
+        (r'{"log":"no end', None),
+        (r'{"log":no}', None),
+        ('{"log":' + "[" * 20_000 + "]" * 20_000 + "}", None),
+        ("{ok}", None),
+    ],
+)
+def test_a_message_is_taken_out_of_its_line_of_json(line: str, text: str | None) -> None:
+    """As Docker keeps what a container prints, and cloud services give it; one line stays one."""
+    blocks = Blocks()
+    given = f"first\n{line}\nlast\n".encode()
+    assert (
+        b"".join((*blocks.feed(given), *blocks.rest())).decode() == f"first\n{line if text is None else text}\nlast\n"
+    )
+
+
+@pytest.mark.parametrize(
     "fronts",
     [
         ("[build] ", "[build] ", "[build] "),
