@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +19,7 @@ from builddoctor.cli.run import run_supervised
 from builddoctor.core.errors import FolderNotWritableError, SourceNotFoundError
 from builddoctor.core.project import Obtained, SourceWanted
 from builddoctor.gates.environment import Mode
-from builddoctor.projects.build_plan import BuildKind, BuildPlan, plan_build, plan_unfetched
+from builddoctor.projects.build_plan import BuildKind, BuildPlan, building_python, plan_build, plan_unfetched
 from builddoctor.projects.catalogue import recognise
 from builddoctor.projects.choose import Choice, choose
 from builddoctor.projects.metadata import project_version
@@ -196,13 +195,11 @@ def _sources(choice: Choice, tell: Callable[[list[str]], None]) -> tuple[Path, O
     if choice.wanted is None:
         assert choice.folder is not None
         return choice.folder, None
-    # As ``projects.build_plan`` takes it.
-    python = shutil.which("python") or shutil.which("python3") or "python3"
     got = obtain(
         choice.wanted,
         cache=cache_folder(os.environ),
         env=os.environ,
-        python=python,
+        python=building_python(os.environ),
         say=lambda line: tell([f"sources   {line}"]),
     )
     return Path(got.folder), got

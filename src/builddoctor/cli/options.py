@@ -200,7 +200,7 @@ def make_request(
     fleet = read_fleet(cluster) if cluster else None
     store_address = checked_store_address(store) if _is_like_an_address(store) else ""
     address = checked_address(cluster) if cluster and fleet is None else ""
-    # An address that is none is none with every package, too.
+    # A bad address is said before a missing package: it stays bad with every package installed.
     if store:
         _require_zstandard()
     cluster_keys = _keys(keys, own=fleet is not None) if cluster else ""

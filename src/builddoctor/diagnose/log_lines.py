@@ -2,7 +2,7 @@
 
 Covers: chunks of any size, lines without an end, UTF-16 (what PowerShell writes) by its byte order mark; colours and
 other sequences of terminals, progress bars (what was written last counts), CRLF, bytes of another encoding, what CI,
-containers, schedulers, journals and pip put in front, credentials.
+containers, schedulers, journals and pip put in front, messages in lines of JSON, credentials.
 Does *not* cover: what a line means (``diagnose.log_scanner``, ``diagnose.log_facts``). Pure.
 """
 
@@ -105,8 +105,9 @@ class Lines:
 class Blocks:
     """Whole lines in blocks of about one size, whatever the chunks were, without the sequences of terminals.
 
-    What stands near a line is in the same block in every reading. What some program put in front of every line is taken
-    off by what the lines have in common; ``text_of`` takes off what is known.
+    What stands near a line is in the same block in every reading. A message is taken out of its line of JSON. What
+    some program put in front of every line is taken off by what the lines have in common; ``text_of`` takes off what is
+    known.
     """
 
     def __init__(self) -> None:

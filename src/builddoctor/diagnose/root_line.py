@@ -295,9 +295,14 @@ def _said_near(reading: Reading, line: int, *, reasons_alone: bool = False) -> F
     reasons = [each for each in likely if not _BARE.search(each[1])]
     plain = [each for each in reasons if not _ADVISES.match(each[1])]
     tiers: tuple[tuple[Callable[[str], object], list[tuple[int, str]]], ...] = (
-        *((_KILLS.match, reasons), (_tells, reasons), (_LACKS.search, plain), (_LACKS_TOO.search, plain)),
-        *((_KILLED.search, plain), (_tells, [] if reasons_alone else likely)),
-        *((_DEMANDS.search, likely), (_NEGATES.search, plain)),
+        (_KILLS.match, reasons),
+        (_tells, reasons),
+        (_LACKS.search, plain),
+        (_LACKS_TOO.search, plain),
+        (_KILLED.search, plain),
+        (_tells, [] if reasons_alone else likely),
+        (_DEMANDS.search, likely),
+        (_NEGATES.search, plain),
     )
     for tells, among in tiers:
         for number, text in among:

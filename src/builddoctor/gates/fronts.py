@@ -65,17 +65,16 @@ def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
     where nvcc reads no profile, and ends in a panic (0.16).
     """
     folder = _build_folder(name, argv, cwd)
-    if folder is None or _is_behind_sccache(folder, folder / _ninja_file(name, argv)):
+    if folder is None:
         return None
-    match = _CACHED_NVCC.search(_head(folder / "CMakeCache.txt"))
-    path = match["path"].strip() if match else _ninja_nvcc(folder / _ninja_file(name, argv))
-    nvcc = Path(path) if path else None
-    return nvcc if nvcc is not None and os.path.isfile(nvcc) and not is_overlay(nvcc) else None
-
-
-def _is_behind_sccache(folder: Path, ninja_file: Path) -> bool:
+    cache, ninja_texts = _head(folder / "CMakeCache.txt"), _ninja_texts(folder / _ninja_file(name, argv))
+    match = _CACHED_NVCC.search(cache)
+    path = match["path"].strip() if match else _ninja_nvcc(ninja_texts)
+    if not os.path.isfile(path) or is_overlay(Path(path)):
+        return None
     makefiles = islice(folder.glob("CMakeFiles/*.dir/build.make"), _MOST_INNER)
-    return any(_SCCACHE_NVCC.search(_head(each)) for each in (folder / "CMakeCache.txt", ninja_file, *makefiles))
+    texts = (cache, *ninja_texts, *map(_head, makefiles))
+    return None if any("sccache" in text and _SCCACHE_NVCC.search(text) for text in texts) else Path(path)
 
 
 def _ninja_file(name: str, argv: Sequence[str]) -> str:
@@ -89,11 +88,16 @@ def _ninja_file(name: str, argv: Sequence[str]) -> str:
     return named
 
 
-def _ninja_nvcc(file: Path) -> str:
-    """What a build.ninja calls nvcc, or one of those that it includes; empty when that is no path."""
+def _ninja_texts(file: Path) -> list[str]:
+    """A build.ninja, and those that it includes."""
     text = _head(file)
-    inner = [each["path"] for each in islice(_NINJA_INNER.finditer(text), _MOST_INNER)]
-    for each in (text, *(_head(file.parent / path) for path in inner)):
+    inner = islice(_NINJA_INNER.finditer(text), _MOST_INNER)
+    return [text, *(_head(file.parent / each["path"]) for each in inner)]
+
+
+def _ninja_nvcc(texts: Sequence[str]) -> str:
+    """What files of ninja call nvcc; empty when that is no path."""
+    for each in texts:
         if match := _NINJA_NVCC.search(each):
             home = _NINJA_HOME.search(each)
             return match["path"].replace("$cuda_home", home["path"] if home else "")

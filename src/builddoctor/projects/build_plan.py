@@ -332,8 +332,13 @@ def find_project(
     )
 
 
+def building_python(env: Mapping[str, str]) -> str:
+    """The Python whose pip builds a wheel: that of the activated environment, else the first on PATH."""
+    return shutil.which("python", path=env.get("PATH")) or shutil.which("python3", path=env.get("PATH")) or "python3"
+
+
 def _python(folder: Path, env: Mapping[str, str], wheel_folder: Path | None, config_settings: Sequence[str]) -> Project:
-    python = shutil.which("python", path=env.get("PATH")) or shutil.which("python3", path=env.get("PATH")) or "python3"
+    python = building_python(env)
     wheels = wheel_folder or folder / "dist"
     command = (python, *_PIP_WHEEL, str(wheels), *(f"--config-settings={each}" for each in config_settings))
     return Project(

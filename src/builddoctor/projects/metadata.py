@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +102,9 @@ def names_of(folder: Path) -> list[str]:
 def project_version(folder: Path) -> str:
     """Such as ``2.8.0``; empty when nothing says it."""
     pyproject = pyproject_of(folder)
-    stated = [_first(_INFO_VERSION, folder / "PKG-INFO"), pyproject.version]
+    stated = (_first(_INFO_VERSION, folder / "PKG-INFO"), pyproject.version)
     files = (_read(folder / name) for name in VERSION_FILES)
-    for text in (*stated, *files, *tags_of_head(folder), *_own_versions(folder, pyproject.version_module)):
+    for text in chain(stated, files, tags_of_head(folder), _own_versions(folder, pyproject.version_module)):
         if found := _VERSION.match(text.strip()):
             return found[1]
     return ""

@@ -64,7 +64,7 @@ class Fronts:
         if front.name == "cmake" and "--build" not in front.argv:
             # It asks nvcc for its libraries when it configures, and without a profile nvcc does not know them.
             return arguments, dict(self._plain)
-        nvcc = configured_nvcc(front.name, front.argv, front.cwd)
+        nvcc = await asyncio.to_thread(configured_nvcc, front.name, front.argv, front.cwd)
         settings: dict[str, str | None] = await asyncio.to_thread(self._net, nvcc) if nvcc is not None else {}
         return arguments, settings
 

@@ -230,40 +230,25 @@ def test_no_text_says_a_kill_that_the_counters_deny(verdict: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "full"),
+    ("folder", "full", "exhausted"),
     [
-        (FULL, True),
-        (SHORT, True),
-        (ROOMY, False),
-        (Folder(role="x", path="/x", free_mib=500.0, total_mib=900.0, free_inodes=0), True),
-        (Folder(role="x", path="/x", free_mib=0.0, total_mib=900.0, missing=True), False),
-        (Folder(role="x", path="/x", free_mib=None, total_mib=None, free_inodes=None), False),
-        (Folder(role="x", path="/x", free_mib=0.02, total_mib=0.9), True),
-        (Folder(role="x", path="/x", free_mib=0.2, total_mib=0.9), False),
-        (Folder(role="x", path="/x", free_mib=10.0, total_mib=1e6), True),
-        (Folder(role="x", path="/x", free_mib=100.0, total_mib=1e6), False),
+        (FULL, True, True),
+        (SHORT, True, False),
+        (ROOMY, False, False),
+        (Folder(role="x", path="/x", free_mib=500.0, total_mib=900.0, free_inodes=0), True, True),
+        (Folder(role="x", path="/x", free_mib=0.0, total_mib=900.0, missing=True), False, False),
+        (Folder(role="x", path="/x", free_mib=None, total_mib=None, free_inodes=None), False, False),
+        (Folder(role="x", path="/x", free_mib=0.02, total_mib=0.9), True, True),
+        (Folder(role="x", path="/x", free_mib=0.2, total_mib=0.9), False, False),
+        (Folder(role="x", path="/x", free_mib=0.2, total_mib=90000.0), True, True),
+        (Folder(role="x", path="/x", free_mib=0.3, total_mib=90000.0), True, False),
+        (Folder(role="x", path="/x", free_mib=10.0, total_mib=1e6), True, False),
+        (Folder(role="x", path="/x", free_mib=100.0, total_mib=1e6), False, False),
     ],
 )
-def test_what_is_full(folder: Folder, *, full: bool) -> None:
-    """By bytes, by inodes, on small disks and large ones; what is not known is not full."""
-    assert is_full(folder) is full
-
-
-@pytest.mark.parametrize(
-    ("folder", "exhausted"),
-    [
-        (FULL, True),
-        (SHORT, False),
-        (ROOMY, False),
-        (Folder(role="x", path="/x", free_mib=500.0, total_mib=900.0, free_inodes=0), True),
-        (Folder(role="x", path="/x", free_mib=0.0, total_mib=900.0, missing=True), False),
-        (Folder(role="x", path="/x", free_mib=0.2, total_mib=90000.0), True),
-        (Folder(role="x", path="/x", free_mib=0.3, total_mib=90000.0), False),
-    ],
-)
-def test_where_nothing_fits(folder: Folder, *, exhausted: bool) -> None:
-    """Little room is not none."""
-    assert is_exhausted(folder) is exhausted
+def test_what_is_full_and_where_nothing_fits(folder: Folder, *, full: bool, exhausted: bool) -> None:
+    """By bytes, by inodes, on small disks and large ones; what is not known is not full; little room is not none."""
+    assert (is_full(folder), is_exhausted(folder)) == (full, exhausted)
 
 
 # -- from records ------------------------------------------------------------------------------------------------

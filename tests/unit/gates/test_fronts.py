@@ -61,6 +61,7 @@ def test_the_nvcc_of_the_build_folder_is_found(
             "build x.o: CUDA_COMPILER__x_unscanned_ /src/x.cu || first\n  FLAGS = -g\n  LAUNCHER = /usr/bin/sccache \n",
         ),
         ("build.ninja", "cuda_home = /usr/local/cuda\nnvcc = sccache NVCC\n"),
+        ("inner.ninja", "nvcc = sccache NVCC\n"),
         ("CMakeFiles/x.dir/build.make", "x.o: x.cu\n\tsccache NVCC -x cu -c x.cu -o x.o\n"),
     ],
 )
@@ -68,6 +69,7 @@ def test_the_nvcc_of_the_build_folder_is_found(
 def test_an_nvcc_behind_sccache_is_left_alone(tmp_path: Path, nvcc: Path, file: str, text: str, cache: str) -> None:
     """sccache 0.16 panics where nvcc's dry run names no PATH; ccache does not mind. As CMake 4.4 and torch write it."""
     configured(tmp_path, nvcc)
+    (tmp_path / "build.ninja").write_text("subninja inner.ninja\n")
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text.replace("sccache", cache).replace("NVCC", str(nvcc)))
     assert configured_nvcc("ninja", [], str(tmp_path)) == (None if cache == "sccache" else nvcc)

@@ -39,8 +39,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)+(?:[.-]?(?:post|rc)\d+)?")
 def obtain(wanted: SourceWanted, *, cache: Path, env: Mapping[str, str], python: str, say: Say) -> Obtained:
     """The sources, on this machine. ``say``: progress, a line.
 
-    ``python``: a release is for it, and its pip names the package index.
-
+    ``python``: it will build: releases for other Pythons are passed over. Its pip names the package index.
     Raises SourceNotFoundError with the ways on, SourceUnsafeError, FolderNotWritableError.
     """
     store = _Store(cache / "sources")

@@ -51,9 +51,10 @@ class Sdist(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str = ""
     yanked: bool = False
     requires_python: str = ""
+    """versions of Python that it is for, such as ``>=3.12``; empty: all"""
 
     def fits(self, python: str) -> bool:
-        """Into this version of Python; also where either is not known, or no rule, as pip takes it."""
+        """It is for this version of Python. True where the version is empty or the rule cannot be read, as for pip."""
         try:
             return not python or SpecifierSet(self.requires_python).contains(python, prereleases=True)
         except InvalidSpecifier:
