@@ -7,6 +7,7 @@ tests/e2e/test_cluster_nvcc.py.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 
 from builddoctor.cluster.keys import make_keys
 from builddoctor.cluster.node import LEAST_FREE_MIB
-from builddoctor.core.events import Admit, NodeLost, NodeSeen, PhaseEnded, Requeue
+from builddoctor.core.events import Admit, NodeLost, NodeSeen, PhaseAsked, PhaseEnded, Requeue
 from builddoctor.core.phase import Outcome
 from support.memcg import memory_cgroup
 from support.nodes import Meeting, Place, await_that
@@ -29,6 +30,17 @@ pytestmark = pytest.mark.slow
 
 def _ends(place: Place, kind: Outcome | None = None) -> list[PhaseEnded]:
     return [e for e in place.program.records() if isinstance(e, PhaseEnded) and kind in (None, e.outcome)]
+
+
+def _is_run_again(place: Place, build: subprocess.Popen[str]) -> str:
+    """The phase, to its end; what the build printed."""
+    place.began(2)
+    place.go()
+    output, _ = build.communicate(timeout=PATIENCE_S)
+    assert build.returncode == 0, output
+    place.check()
+    assert [each.outcome for each in _ends(place)] == [Outcome.NODE_LOST, Outcome.OK]
+    return output
 
 
 def test_what_does_not_fit_here_runs_there(tmp_path: Path, meeting: Meeting) -> None:
@@ -45,7 +57,10 @@ def test_what_does_not_fit_here_runs_there(tmp_path: Path, meeting: Meeting) -> 
     assert ended.outcome is Outcome.OK
     assert ended.node
     assert ended.transfer_s > 0
-    (seen,) = [e for e in place.program.records() if isinstance(e, NodeSeen)]
+    # Known before the first phase asks: it would have run here else, alone.
+    seen, asked = (e for e in place.program.records() if isinstance(e, NodeSeen | PhaseAsked))
+    assert isinstance(seen, NodeSeen)
+    assert isinstance(asked, PhaseAsked)
     assert seen.node == ended.node
     assert "cudafe++" in seen.tools
     place.program.check_traces()
@@ -69,15 +84,22 @@ def test_a_node_that_goes_costs_the_phase_its_time_and_no_more(tmp_path: Path, m
     first.send_signal(number)
     first.wait()
     await_that(lambda: None if psutil.pid_exists(began) else [began])
-    place.began(2)
-    place.go()
-    output, _ = build.communicate(timeout=PATIENCE_S)
-    assert build.returncode == 0, output
-    place.check()
-    assert [each.outcome for each in _ends(place)] == [Outcome.NODE_LOST, Outcome.OK]
+    output = _is_run_again(place, build)
     lost = [e for e in place.program.records() if isinstance(e, NodeLost)]
     assert len(lost) == 1
     assert "is gone, or was not reached" in output
+    place.program.check_traces()
+
+
+def test_a_compiler_that_is_told_to_end_there_is_run_again(tmp_path: Path, meeting: Meeting) -> None:
+    """As by a node that is going, whose answer was there first: it says nothing of what was compiled."""
+    place = Place(tmp_path, waits=True)
+    meeting.worker("node", "--toolkit", str(place.toolkit))
+    build = place.program.start(place.build(meeting))
+    (began,) = place.began()
+    os.kill(began, signal.SIGTERM)
+    output = _is_run_again(place, build)
+    assert "cudafe++ was told to end" in output
     place.program.check_traces()
 
 

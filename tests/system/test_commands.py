@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,8 @@ import pytest
 
 from builddoctor.core.errors import exit_codes
 from builddoctor.core.events import BuildEnded, Note
-from support.program import Program
+from support.nodes import await_that
+from support.program import PATIENCE_S, Program
 
 CODES = {name: code for code, name, _ in exit_codes()}
 
@@ -28,6 +30,28 @@ def test_exit_code_passes_through(program: Program, code: int) -> None:
 def test_death_by_signal_is_128_plus_its_number(program: Program) -> None:
     """A build that dies of a signal gives the shell's code for it."""
     assert program.run("run", "--", "sh", "-c", "kill -TERM $$").returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_told_to_end_while_it_starts_it_leaves_nothing(program: Program, number: int) -> None:
+    """Its folder is there, its build is not: as a job that is cancelled while it starts."""
+    process = program.start(program.argv("run", "--", "sleep", "600"))
+    await_that(lambda: list(program.folder.glob("builddoctor-*")) or None)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + number, output
+    assert not list(program.folder.glob("builddoctor-*"))
+
+
+def test_told_over_and_over_it_leaves_nothing(program: Program) -> None:
+    """What it tidies up at its end is tidied up. Sent without a pause signals would keep it from doing anything."""
+    process = program.start(program.argv("run", "--", "sh", "-c", "touch started && exec sleep 600"))
+    await_that(lambda: list(program.folder.glob("started")) or None)
+    while process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.0005)
+    process.communicate()
+    assert not list(program.folder.glob("builddoctor-*"))
 
 
 def test_stdout_is_the_builds_alone(program: Program) -> None:

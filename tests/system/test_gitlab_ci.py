@@ -104,10 +104,18 @@ def compiled(program: Program) -> list[str]:
     return (program.folder / "compiled").read_text().split()
 
 
+def _cut(program: Program, timeout_s: int) -> Job:
+    job = Job(program, "make build/one.o && sleep 100", CI_JOB_TIMEOUT=str(timeout_s))
+    assert job.run() == 75, job.said
+    return job
+
+
 def test_a_job_that_the_deadline_cuts_goes_on_in_its_next_run(program: Program) -> None:
     """The job's own timeout decides; what was compiled is not compiled again. 75 is what makes GitLab run it again."""
-    first = Job(program, "make build/one.o && sleep 60", CI_JOB_TIMEOUT="10")
-    assert first.run() == 75, first.said
+    first = _cut(program, 10)
+    if not (program.folder / "compiled").exists():
+        # This machine is busy with other things: it was cut before that.
+        first = _cut(program, 100)
     assert compiled(program) == ["build/one.o"]
     assert JOB["retry"]["exit_codes"] == 75
     assert "to be continued" in (first.left / "summary.md").read_text().replace("\\", "")

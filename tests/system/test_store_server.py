@@ -8,6 +8,7 @@ import contextlib
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -64,9 +65,10 @@ class Offered:
         with socket.create_connection(host_and_port(self.address), timeout=PATIENCE_S) as plain:
             tls = tls_for(self.address, self.keys, "client") if self.keys is not None else None
             with tls.wrap_socket(plain) if tls is not None else plain as secure:
-                secure.sendall(words)
                 answer = b""
-                with contextlib.suppress(ConnectionResetError):
+                # It may hang up while there is more to be sent.
+                with contextlib.suppress(ConnectionResetError, BrokenPipeError, ssl.SSLEOFError):
+                    secure.sendall(words)
                     while chunk := secure.recv(65536):
                         answer += chunk
                 return answer

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 
 from builddoctor.core.board import BoardState, EventRow
-from builddoctor.gates.guardian import heeded_signals
+from builddoctor.gates.own_signals import heeded_signals
 from builddoctor.system.root import Clock
 from builddoctor.ui.board import LiveBoard
 from builddoctor.ui.layout import UNICODE, signs_for

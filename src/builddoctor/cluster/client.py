@@ -109,6 +109,11 @@ class Cluster:
         nodes, self._words = self.look()
         return sum(each.facts.cores for each in nodes)
 
+    def known(self) -> list[SeenNode]:
+        """The nodes that the last look found."""
+        with self._lock:
+            return list(self._nodes.values())
+
     def look(self) -> tuple[list[SeenNode], list[str]]:
         """The nodes that are there now, and sentences on workers that are of no use, each said once. Waits."""
         workers = self._workers()

@@ -123,6 +123,9 @@ class Node(WorkerPlugin):  # type: ignore[misc]
             run = run_lone([program.gate, *words], env=self._env, cwd=folder, wanted=wanted)
             if run.status is None:
                 raise ClusterError("no longer wanted")
+            if told_to_end(run.status):
+                # A node that is going ends its compilers first: the answer could still arrive.
+                raise ClusterError(f"{parcel.tool} was told to end (signal {os.WTERMSIG(run.status)})")
             # Looked at afterwards: whenever it came about, the answer would not be right.
             check_disk(self._folder)
             if program.is_another:
@@ -189,6 +192,11 @@ def node_of(worker: Worker) -> Node:
     if not isinstance(node, Node):
         raise ClusterError(f"{worker.address} is no builddoctor node: it was not started by `builddoctor worker`")
     return node
+
+
+def told_to_end(status: int) -> bool:
+    """By another process: it says nothing of what was compiled."""
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def killed_for_memory(status: int) -> bool:

@@ -136,12 +136,6 @@ class Guardian:
         )
 
 
-def heeded_signals() -> list[signal.Signals]:
-    """Signals that end a build. What `nohup` or a script's `&` has set to be ignored stays so."""
-    usual = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-    return [number for number in usual if signal.getsignal(number) is not signal.SIG_IGN]
-
-
 def exit_code_of(status: int) -> int:
     """A wait status as a shell gives it: the exit code, or 128 + the signal."""
     code = os.waitstatus_to_exitcode(status)

@@ -8,7 +8,6 @@ Does *not* cover: which phase goes where (``scheduler.nodes``), or the transport
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +32,16 @@ MOST_AWAY = 256
 """Threads, each of which waits for one phase."""
 MOST_PACKED = 4
 """Files in memory are those of so many phases at a time."""
+
+
+async def until_set(event: asyncio.Event, within_s: float) -> None:
+    """Until it is set, or so long. Before Python 3.12 ``asyncio.wait_for`` loses a cancellation that comes together
+    with what it waits for (python/cpython#86296): who is told to end then would go on for ever."""
+    waits = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((waits,), timeout=within_s)
+    finally:
+        waits.cancel()
 
 
 def join(
@@ -69,6 +78,8 @@ class Elsewhere:
     async def watch(self, decide: Callable[[NodeSeen | NodeLost], None], at_s: Callable[[], float]) -> None:
         """Look for nodes, for ever; ``decide`` is given each that comes or goes. Cancelled, it lets all go."""
         try:
+            # Before the first phase asks: where no other place is known, it runs here, alone and beyond the budget.
+            self._settle(self._cluster.known(), decide, at_s)
             while not self._over:
                 asked, self._asked = self._asked, []
                 self._wake.clear()
@@ -77,8 +88,7 @@ class Elsewhere:
                 finally:
                     for each in asked:
                         each.set_result(None)
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), LOOK_EVERY_S)
+                await until_set(self._wake, LOOK_EVERY_S)
         finally:
             self._over = True
             for each in self._asked:

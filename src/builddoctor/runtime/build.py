@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import resource
 import signal
@@ -30,7 +31,8 @@ from builddoctor.core.settings import SchedulerSettings
 from builddoctor.core.units import printable
 from builddoctor.diagnose.from_trace import judge
 from builddoctor.estimation.estimator import LearningEstimator
-from builddoctor.gates.guardian import Guardian, become_subreaper, exit_code_of, heeded_signals, hold, lock_own_pages
+from builddoctor.gates.guardian import Guardian, become_subreaper, exit_code_of, hold, lock_own_pages
+from builddoctor.gates.own_signals import end_in_order, heed_as_usual, heed_no_more, heeded_signals
 from builddoctor.gates.protocol import Connection, serve
 from builddoctor.projects.metadata import project_version
 from builddoctor.recipes.shelf import Shelved
@@ -119,6 +121,8 @@ def supervise(
     env = seen.env
     sensor = MemorySensor(system, env=env, user_limit_mib=request.memory_mib, clock=clock)
     with contextlib.ExitStack() as stack:
+        stack.callback(heed_as_usual)
+        end_in_order()
         folder = stack.enter_context(run_folder(env, system))
         fleet = _fleet(request, env, folder)
         if fleet is not None:
@@ -127,7 +131,9 @@ def supervise(
         if request.doctor:
             ahead = look_ahead(request, {**env, **dict(request.extra_env)}, system, prepared.toolkit)
             seen = msgspec.structs.replace(seen, warnings=tuple(ahead))
-        if (recipe := choose_recipe(request, named_recipe, prepared.toolchain, env)) is not None:
+        room_mib = math.inf if prepared.cluster is not None or fleet is not None else prepared.reading.free_mib
+        recipe = choose_recipe(request, named_recipe, prepared.toolchain, env, room_mib=room_mib)
+        if recipe is not None:
             seen = msgspec.structs.replace(seen, recipe=recipe)
             say(recipe.lines)
         ready()
@@ -318,6 +324,7 @@ class _Build:
                 # The build's last words say it: it is only kept here.
                 self.trace.write(Note(at_s=log.at_s(), text=line, level=NoteLevel.WARNING))
             await screen.stop()
+            heed_no_more(loop)
         if problem:
             raise problem[0]
         return self._finished(guardian, session, scanner, log, wall_s, beyond)
