@@ -188,18 +188,6 @@ def _all(bench: Bench, folder: Path, runs: int) -> list[str]:
         ],
     )
     lines += _temporary_files(bench, folder)
-    lines += table(
-        bench,
-        "Less optimised device code: attention_backward.cu, sm_90",
-        "cicc",
-        [plain, ("-Xcicc -O1", [*backward, "-Xcicc", "-O1"], {})],
-    )
-    lines += table(
-        bench,
-        "The same for ptxas",
-        "ptxas",
-        [plain, ("-Xptxas -O1", [*backward, "-Xptxas", "-O1"], {})],
-    )
     for tool in ("cicc", "ptxas", "cc1plus"):
         extra = (("-lineinfo", ["-lineinfo"]), ("-g", ["-g"]), ("-g -G", ["-g", "-G"]))
         lines += table(

@@ -41,6 +41,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     torch_builds: bool = False
     """torch's own build code compiles: it reads TORCH_CUDA_ARCH_LIST"""
     cmake_builds: bool = False
+    wheel_built: bool = False
+    """pip, uv or another front of Python's builds: CMake is started by them"""
     cuda: bool = False
     """something of CUDA is named"""
     pip_downloaded: bool = False
@@ -117,6 +119,7 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     ("setuptools_failed", (b"error: command '", b"Compile failed: command '")),
     ("others_build", (b"ninja", b"make[", b"make: ", b"CMakeFiles/", b"bazel", b"cargo", b"meson")),
     ("cmake_builds", (b"CMakeFiles/", b"CMake Error", b"CMakeLists.txt", b"CMAKE_")),
+    ("wheel_built", (b"Building wheel", b"build_wheel", b"scikit_build_core", b"scikit-build-core", b"pip wheel")),
 )
 
 _ASKED = re.compile(r"(?:-gencode|--generate-code|-arch|--gpu-architecture)[ =].{0,2000}")
@@ -158,6 +161,7 @@ class CaseTable:
             conda="conda" in self._marks,
             torch_builds="torch_builds" in self._marks,
             cmake_builds="cmake_builds" in self._marks,
+            wheel_built="wheel_built" in self._marks,
             cuda="cuda" in self._marks,
             pip_downloaded="pip_downloaded" in self._marks,
             one_at_a_time="setuptools_failed" in self._marks and "others_build" not in self._marks,

@@ -136,9 +136,10 @@ def _arch_setting(case: Case, numbers: Iterable[str], *, ptx: bool = False) -> s
     each = [Arch(int(found[1]), int(found[2]), found[3]) for text in numbers if (found := _CAPTURED_ARCH.match(text))]
     dotted = ";".join(arch.dotted for arch in each) + "+PTX" * ptx
     if case.cmake_builds and not case.torch_builds:
-        return (
-            f"rm -rf build && cmake -B build -DCMAKE_CUDA_ARCHITECTURES={shell_word(';'.join(a.number for a in each))}"
-        )
+        setting = f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(arch.number for arch in each)}"
+        if case.wheel_built:
+            return f"export CMAKE_ARGS={shell_word(setting)}"
+        return f"rm -rf build && cmake -B build {shell_word(setting)}"
     return f"export TORCH_CUDA_ARCH_LIST={shell_word(dotted)}"
 
 

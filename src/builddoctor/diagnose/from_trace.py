@@ -8,7 +8,6 @@ Does *not* cover: logs without a trace (``diagnose.from_log``), or the remedies 
 from __future__ import annotations
 
 import signal
-from pathlib import PurePosixPath
 
 import msgspec
 
@@ -419,14 +418,7 @@ def remedy_facts(facts: Facts, report: TraceReport) -> RemedyFacts:
 
 
 def repro_command(report: TraceReport, phase: PhaseRow) -> str:
-    """``builddoctor trace repro 3f9a1c 12``, to be pasted; empty where the trace can make none.
-
-    A trace that lies in builddoctor's own folder is named by its id, any other by its file.
-    """
+    """``builddoctor trace repro 3f9a1c 12``, to be pasted; empty where the trace can make none."""
     if phase.phase_id not in report.kept and command_of(report.commands, phase.unit_id) is None:
         return ""
-    name = report.header.trace_id
-    path = report.summary.trace if report.summary is not None else ""
-    if path and PurePosixPath(path).stem.rpartition("-")[2] != name:
-        name = shell_word(path)
-    return f"builddoctor trace repro {name} {phase.phase_id}"
+    return f"builddoctor trace repro {shell_word(report.name)} {phase.phase_id}"

@@ -21,6 +21,7 @@ import msgspec
 from builddoctor.core.units import shell_word
 from builddoctor.core.verdict import Fix, Verdict
 from builddoctor.diagnose.case_words import case_values
+from builddoctor.diagnose.flag_effects import FRONT_END, NO_LINE_INFO, nearest_effect, temporary_text
 from builddoctor.diagnose.remedy_facts import (
     GpuOomKind,
     Need,
@@ -252,7 +253,18 @@ def values(facts: RemedyFacts) -> dict[str, str]:
         "process_limit": facts.process_limit,
         "process_limit_flag": facts.process_limit_flag,
         "reproduce": facts.reproduce,
+        "less_ptxas_effect": _flag_effect("-Xptxas -O1", "ptxas", facts),
+        "no_line_info_effect": _flag_effect(NO_LINE_INFO, facts.tool or "ptxas", facts),
+        "front_end_effect": _flag_effect(FRONT_END, "cicc", facts),
+        "temporary_effect": temporary_text(facts.project),
     }
+
+
+def _flag_effect(flag: str, tool: str, facts: RemedyFacts) -> str:
+    """Of the nearest case that was measured; empty where the flag was tried with no such program."""
+    peak_mib = facts.peak_mib if facts.tool == tool else None
+    found = nearest_effect(flag, tool=tool, project=facts.project, peak_mib=peak_mib)
+    return found.text() if found is not None else ""
 
 
 def limit_setter(facts: RemedyFacts) -> LimitSetter:

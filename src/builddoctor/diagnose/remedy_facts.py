@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from builddoctor.core.project import KnownProject, Spelling
+from builddoctor.core.project import KnownProject, Spelling, is_before
 from builddoctor.core.word import Word
 from builddoctor.diagnose.case_facts import Case
 from builddoctor.projects.catalogue import shipped_projects
@@ -135,6 +135,8 @@ class Need(Word):
     REPRODUCIBLE = "reproducible"
     UNIT_STOPS = "unit-stops"
     CUDA = "cuda"
+    FAST_COMPILE = "fast-compile"
+    """nvcc has ``--Ofast-compile`` (release notes of CUDA 12.9), or its version is not known"""
     LIMIT_SET = "limit-set"
     """not only the machine's own memory: a limit is known, or something that sets one"""
     OWN_MACHINE = "own-machine"
@@ -163,6 +165,7 @@ _LACKS: dict[Need, Callable[[RemedyFacts], bool]] = {
     Need.GROUP_LIMIT: lambda facts: not facts.process_limit or bool(facts.process_limit_flag),
     Need.REPRODUCIBLE: lambda facts: not facts.reproduce,
     Need.CUDA: lambda facts: facts.cuda is False,
+    Need.FAST_COMPILE: lambda facts: is_before(facts.nvcc, "12.9"),
     Need.OWN_MACHINE: lambda facts: facts.limit_mib is not None or bool(facts.scheduler or facts.container),
     Need.LIMIT_SET: lambda facts: (
         not facts.supervised and facts.limit_mib is None and not (facts.scheduler or facts.container)

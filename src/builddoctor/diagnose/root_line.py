@@ -11,7 +11,7 @@ something failed is a wrapper, whoever says it; what it wraps stands above it, b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from builddoctor.core.verdict import Finding, Verdict, Weight
@@ -46,6 +46,8 @@ ENDS_BADLY = re.compile(
 )
 
 LINES_NEXT = 2
+REASONS = 3
+"""other lines that may be it, shown where the cause is not known"""
 LONGEST_LINE = 300
 
 MATTERS = re.compile(
@@ -211,7 +213,7 @@ _WRAPS = re.compile(
     r"\.\.\. (?:error|failed)$|\bdid not run successfully\b|\bfinished with status 'error'|\berrored (?:out|with)\b"
     r"|\bwith error code\b|^(?:ERROR: )?Failed (?:to build|building) |^The configuration failed|^[-=*#]{4,}$"
     r"|-generation-failed$|-exited-with-error$|^(?:error: )?The build backend returned an error"
-    r"|\bBackend subprocess exited\b|\berror originates from a sub"
+    r"|\bBackend subprocess exited\b|\berror originates from a sub|\bld: final link failed: (?![Nn]o space|[Mm]emory)"
     r"|^error: [Cc]ould not compile |^(?:ERROR|error):$|-- ANTICONF ERROR -"
     r"|\bduring the fetch of repository '|\bTraceback \(most recent call last\):|\bdue to previous errors?\b"
     r"|\bCould not read from remote repository|^fatal: clone of '|^Failed to clone '|^configure: error: in [`'\u2018]"
@@ -291,7 +293,23 @@ def _said_near(reading: Reading, line: int, *, reasons_alone: bool = False) -> F
     left_out = below != "" and (failure().is_it(below) or not _COMMAND.search(below))
     begin = line + (lines.get(line, "").startswith(NINJA) and not left_out)
     after = [each for each in others if each[0] > begin][:NEAR] if _SAYS_BELOW.match(lines.get(line, "")) else []
-    likely = [each for each in (*after, *(handed_on or before)) if not _NO_REASON.search(each[1])]
+    if (reason := next(_reasons([*after, *(handed_on or before)], reasons_alone=reasons_alone), None)) is not None:
+        return _shown(*reason)
+    # In no known words: the last that the tool printed.
+    if handed_on:
+        said = handed_on
+    elif lines.get(line, "").startswith(NINJA):
+        own = next((place for place, each in enumerate(after) if _NINJAS_OWN.match(each[1])), len(after))
+        said = after[:own]
+    else:
+        said = _right_above(others, lines.get(line, ""), line)
+    said = [each for each in said if not _NO_REASON.search(each[1])]
+    return _shown(*said[-1]) if said else None
+
+
+def _reasons(numbered: Iterable[tuple[int, str]], *, reasons_alone: bool) -> Iterator[tuple[int, str]]:
+    """The first of these lines in each kind of words, the likeliest kind first."""
+    likely = [each for each in numbered if not _NO_REASON.search(each[1])]
     reasons = [each for each in likely if not _BARE.search(each[1])]
     plain = [each for each in reasons if not _ADVISES.match(each[1])]
     tiers: tuple[tuple[Callable[[str], object], list[tuple[int, str]]], ...] = (
@@ -305,19 +323,9 @@ def _said_near(reading: Reading, line: int, *, reasons_alone: bool = False) -> F
         (_NEGATES.search, plain),
     )
     for tells, among in tiers:
-        for number, text in among:
-            if tells(text):
-                return _shown(number, text)
-    # In no known words: the last that the tool printed.
-    if handed_on:
-        said = handed_on
-    elif lines.get(line, "").startswith(NINJA):
-        own = next((place for place, each in enumerate(after) if _NINJAS_OWN.match(each[1])), len(after))
-        said = after[:own]
-    else:
-        said = _right_above(others, lines.get(line, ""), line)
-    said = [each for each in said if not _NO_REASON.search(each[1])]
-    return _shown(*said[-1]) if said else None
+        first = next((each for each in among if tells(each[1])), None)
+        if first is not None:
+            yield first
 
 
 def _handed_on(numbered: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -453,5 +461,6 @@ def around(root: Finding, reading: Reading) -> list[str]:
     next_to_it = kept[max(0, at - LINES_NEXT) : at + LINES_NEXT + 1]
     errors = [(each.line, each.text) for each in reading.findings if each.weight is not Weight.TRAILS]
     last = [each for each in kept if MATTERS.search(each[1])][-LINES_NEXT:]
-    shown = dict(sorted({**dict(last), **dict(errors[:LINES_NEXT]), **dict(next_to_it)}.items()))
+    others = [each for each in dict.fromkeys(_reasons(kept, reasons_alone=True)) if each[0] != root.line][:REASONS]
+    shown = dict(sorted({**dict(last), **dict(others), **dict(errors[:LINES_NEXT]), **dict(next_to_it)}.items()))
     return [f"near line {number}: {text[:LONGEST_LINE]}" for number, text in shown.items()]

@@ -13,7 +13,7 @@ from builddoctor.core.events import BuildResult, OutputFinding, SceneMoment, Sce
 from builddoctor.core.evidence import Folder, Group, ProcessLimits, Scene
 from builddoctor.core.phase import Outcome
 from builddoctor.core.verdict import Verdict, Weight
-from builddoctor.diagnose.case_facts import Case, System
+from builddoctor.diagnose.case_facts import Case, CaseTable, System
 from builddoctor.diagnose.case_words import case_values
 from builddoctor.diagnose.catalogue import cause_of, entry_of, layer_of
 from builddoctor.diagnose.kernel_log import KernelLog, OomReport
@@ -334,9 +334,19 @@ def _at_failure(report: TraceReport, said: OutputFinding) -> bool:
 
 
 def case_of(report: TraceReport) -> Case:
-    """What the trace says of versions; it was made under Linux."""
-    nvcc = ".".join(report.header.nvcc.split(".")[:2])
-    return Case(nvcc=nvcc, system=System.LINUX, archs=tuple(arch.removeprefix("sm_") for arch in report.header.archs))
+    """What the trace says of versions, and of what builds; it was made under Linux."""
+    header, table = report.header, CaseTable()
+    for lines in ([" ".join(header.command)], *(tail.lines for tail in report.tails)):
+        table.feed("\n".join([*lines, ""]).encode(errors="replace"))
+    printed = table.found()
+    return Case(
+        nvcc=".".join(header.nvcc.split(".")[:2]),
+        system=System.LINUX,
+        torch_builds=printed.torch_builds,
+        cmake_builds=printed.cmake_builds,
+        wheel_built=printed.wheel_built,
+        archs=tuple(arch.removeprefix("sm_") for arch in header.archs),
+    )
 
 
 def _as_printed(said: OutputFinding, case: Case) -> Printed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 
 from builddoctor.diagnose.case_facts import Case, CaseTable, System
@@ -75,7 +76,9 @@ def test_what_is_left_of_the_architectures_is_spelt_as_the_build_reads_it() -> N
     """CMake's form where only CMake builds."""
     case = Case(nvcc="13.0", cmake_builds=True, archs=("70", "80", "90a"))
     values = case_values(case, [("arch", "compute_70")])
-    assert values["archs_left_setting"] == "rm -rf build && cmake -B build -DCMAKE_CUDA_ARCHITECTURES='80;90a'"
+    assert values["archs_left_setting"] == "rm -rf build && cmake -B build '-DCMAKE_CUDA_ARCHITECTURES=80;90a'"
+    wheel = case_values(msgspec.structs.replace(case, wheel_built=True), [("arch", "compute_70")])
+    assert wheel["archs_left_setting"] == "export CMAKE_ARGS='-DCMAKE_CUDA_ARCHITECTURES=80;90a'"
 
 
 @pytest.mark.parametrize(

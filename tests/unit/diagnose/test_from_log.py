@@ -849,6 +849,19 @@ def test_where_nothing_is_known_what_stands_around_the_line_is_shown() -> None:
     assert shown == [f"near line {number}" for number in (1, 2, 3, 4, 5, 36)]
 
 
+def test_where_nothing_is_known_lines_in_other_words_of_failure_are_shown_too() -> None:
+    """The first in each kind of words, however far from the root line: the cause may be the plainest of them."""
+    spinning = [f"[ 1{number % 10}%] Spinning thread {number}" for number in range(4)]
+    verdict = told(
+        *("weaver: yarn not found", *spinning, "the loom was not set", *spinning, *spinning),
+        *("error: the warp is not even", *spinning, "the weft needs to be wound", *spinning),
+        "gmake: *** [Makefile:9: cloth] Error 4",
+    )
+    assert verdict.root == "line 15: error: the warp is not even"
+    shown = {line.partition(": ")[2] for line in verdict.evidence}
+    assert {"weaver: yarn not found", "the loom was not set", "the weft needs to be wound"} <= shown
+
+
 @pytest.mark.parametrize(
     "last",
     [
@@ -949,3 +962,10 @@ def test_an_editors_name_in_brackets_hides_no_error() -> None:
         "[cmake] CMake Error: the frobnicator is closed", "[cmake] -- Configuring incomplete, errors occurred!"
     )
     assert "the frobnicator is closed" in verdict.root
+
+
+def test_a_linkers_last_line_is_not_its_first_word() -> None:
+    """``final link failed`` says why only of a full disk or memory; what it could not link stands above."""
+    why = "/usr/bin/ld: a.o: the thread R_LOOM_9 does not reach `weft', wind it again"
+    verdict = told(why, "/usr/bin/ld: final link failed: bad value", "collect2: error: ld returned 1 exit status")
+    assert verdict.root == f"line 1: {why}"

@@ -319,6 +319,33 @@ def test_without_a_phase_the_first_failing_step_tells_which_line_counts() -> Non
     assert (told.verdict, told.cause) == (Verdict.SOURCE, "after")
 
 
+@pytest.mark.parametrize(
+    ("command", "line", "setting"),
+    [
+        ("pip wheel .", "FAILED: [code=1] CMakeFiles/x.dir/a.cu.o", "export CMAKE_ARGS=-DCMAKE_CUDA_ARCHITECTURES=90"),
+        (
+            *("ninja", "FAILED: [code=1] CMakeFiles/x.dir/a.cu.o"),
+            "rm -rf build && cmake -B build -DCMAKE_CUDA_ARCHITECTURES=90",
+        ),
+        ("pip wheel .", "nvcc -I/venv/torch/include -c CMakeFiles/a.cu", "export TORCH_CUDA_ARCH_LIST=9.0"),
+    ],
+)
+def test_a_setting_is_spelt_for_what_builds(command: str, line: str, setting: str) -> None:
+    """By the command and the last lines: torch's variable is nothing to CMake, and pip starts CMake itself."""
+    text = "nvcc fatal   : Unsupported gpu architecture 'compute_60'"
+    entry = said("arch-unknown-to-nvcc", Verdict.TOOLCHAIN, text)
+    entry = msgspec.structs.replace(entry, captured={"arch": "compute_60"})
+    report = read(
+        unit(),
+        *(OutputTail(at_s=19.0, lines=[line, text], failing=1), entry),
+        BuildEnded(at_s=20.0, summary=summary(result=BuildResult.FAILED, exit_code=1)),
+        command=command.split(),
+        nvcc="13.0.88",
+        archs=["sm_90"],
+    )
+    assert judge(report).fixes[0].command == setting
+
+
 def test_a_build_of_which_nothing_is_known_shows_its_last_lines() -> None:
     """The reader may know them better than we do."""
     told = judged(OutputTail(at_s=19.0, lines=["one", "", "make: *** [all] Error 2"]))

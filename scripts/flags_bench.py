@@ -1,0 +1,72 @@
+"""What compiler flags buy: memory, processor time and object size of real units with and without each.
+
+From ``diagnose/flag_effects.csv``, which ``scripts/flags`` measures. Covers: a table for each flag, of the
+programs that it is for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from builddoctor.diagnose.flag_effects import FRONT_END, NO_LINE_INFO, NONE, Effect, effects, flag_rows
+
+TITLES: Sequence[tuple[str, str, tuple[str, ...]]] = (
+    ("-Xptxas -O1", "`-Xptxas -O1`: ptxas optimises less", ("ptxas",)),
+    ("-Xcicc -O1", "`-Xcicc -O1`: cicc optimises less", ("cicc", "ptxas")),
+    ("--Ofast-compile=min", "`--Ofast-compile=min`: less optimised, the least of its levels", ("cicc", "ptxas")),
+    (FRONT_END, "`-fdevice-syntax-only`: cicc's front end alone", ("cicc",)),
+    ("--split-compile 2", "`--split-compile 2`: two threads in cicc and ptxas", ("cicc", "ptxas")),
+    (NO_LINE_INFO, "Without `-lineinfo`", ("cicc", "ptxas")),
+    ("ggc", "gcc's garbage collection earlier (`ggc-min-expand=10`, `ggc-min-heapsize=32768`)", ("cc1plus",)),
+)
+
+ABOUT = """\
+compiled once with each flag behind the project's own (`scripts/flags`).
+MiB are of the largest process of a program, times of the processor. *Object*: of the whole unit."""
+
+
+def unit_name(effect: Effect) -> str:
+    plain = effect.plain
+    return f"{plain.project} {plain.version}, `{os.path.basename(plain.place)}`, {plain.arch}"
+
+
+def row(effect: Effect) -> str:
+    plain, changed = effect.plain, effect.changed
+    if changed.error:
+        how = "does not compile" if " error " in changed.error else changed.error
+        return f"| {unit_name(effect)} | {plain.tool} | {plain.peak_mib:.0f} | {how} | | | |"
+    times = f"{changed.cpu_s / plain.cpu_s:.2f}" if plain.cpu_s else ""
+    return (
+        f"| {unit_name(effect)} | {plain.tool} | {plain.peak_mib:.0f} | {changed.peak_mib:.0f} "
+        f"| {changed.peak_mib / plain.peak_mib:.2f} | {times} | {changed.object_kib / plain.object_kib:.2f} |"
+    )
+
+
+def flags() -> list[str]:
+    """Lines of a report."""
+    rows = flag_rows()
+    versions = sorted({each.nvcc for each in rows})
+    projects = {each.project for each in rows}
+    about = f"One unit of each of {len(projects)} projects, nvcc {', '.join(versions)}, gcc 12.2, one architecture"
+    lines = [f"{about}; {ABOUT}"]
+    for flag, title, tools in TITLES:
+        before, after = ("with it", "without") if flag == NO_LINE_INFO else ("without", "with it")
+        lines += [
+            f"\n## {title}\n",
+            f"| unit | program | MiB {before} | MiB {after} | memory, times | processor time, times | object, times |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
+            *(row(each) for each in effects(flag) if each.plain.tool in tools),
+        ]
+    lines += [
+        "\n## Temporary files\n",
+        "Most that lay in TMPDIR while the unit was compiled, as the project has it.\n",
+        "| unit | MiB |",
+        "| --- | --- |",
+    ]
+    seen: set[tuple[str, str, str]] = set()
+    for each in rows:
+        if each.flag == NONE and each.unit not in seen:
+            seen.add(each.unit)
+            lines.append(f"| {unit_name(Effect(each, each))} | {each.temporary_mib:.0f} |")
+    return lines

@@ -1,0 +1,127 @@
+"""What compiler flags bought where they were tried: units of real projects, compiled with and without. Pure.
+
+Covers: the rows of ``flag_effects.csv`` (``scripts/flags`` measures them), and of all that were measured the case that
+is nearest to a build's own: the same project's, else the one whose compiler took most nearly as much.
+Does *not* cover: which flags help where (``remedies.toml``).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import resources
+
+import msgspec
+
+NAME = "flag_effects.csv"
+NONE = "none"
+"""As the project has it."""
+LINE_INFO, NO_LINE_INFO = "-lineinfo", "no -lineinfo"
+"""The one is tried where a project does without, the other where it does not: each says what the other would."""
+FRONT_END = "-fdevice-syntax-only"
+"""cicc ends after its front end: what it takes then, no option of the optimiser changes."""
+SAME_SHARE = 0.03
+"""A difference of so little is none."""
+
+
+class FlagRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One compiler program of one unit, with one flag."""
+
+    project: str
+    version: str
+    place: str
+    """of the source, below the project's folder"""
+    arch: str
+    nvcc: str
+    flag: str
+    tool: str
+    """empty where the unit does not compile so"""
+    peak_mib: float
+    """of the largest process of this program"""
+    cpu_s: float
+    """of all of them"""
+    object_kib: float
+    """of the unit"""
+    temporary_mib: float
+    """most that lay in TMPDIR while the unit was compiled"""
+    error: str = ""
+    """the compiler's own words where it does not"""
+
+    @property
+    def unit(self) -> tuple[str, str, str]:
+        return (self.project, self.place, self.arch)
+
+
+COLUMNS = FlagRow.__struct_fields__
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """One program of one unit, without a flag and with it. ``changed`` has an error where the unit does not compile."""
+
+    plain: FlagRow
+    changed: FlagRow
+
+    def text(self) -> str:
+        """A clause: where it was measured, memory before and after, processor time."""
+        plain, changed = self.plain, self.changed
+        where = f"{plain.project} {plain.version}'s {os.path.basename(plain.place)}"
+        if changed.error:
+            return f"tried with nvcc {plain.nvcc}: {where} fails so ({changed.error})"
+        if changed.flag == FRONT_END:
+            return (
+                f"measured with nvcc {plain.nvcc}: {plain.tool} of {where} takes {changed.peak_mib:.0f} of its "
+                f"{plain.peak_mib:.0f} MiB in its front end"
+            )
+        same = _is_same(plain.peak_mib, changed.peak_mib)
+        sizes = f"{plain.peak_mib:.0f} MiB as before" if same else f"{plain.peak_mib:.0f} to {changed.peak_mib:.0f} MiB"
+        parts = [f"measured with nvcc {plain.nvcc}: {plain.tool} of {where}", sizes]
+        parts.append(f"{changed.cpu_s / plain.cpu_s:.1f} times the processor time")
+        if not _is_same(plain.object_kib, changed.object_kib):
+            parts.append(f"an object of {changed.object_kib / plain.object_kib:.1f} times the size")
+        return ", ".join(parts)
+
+
+def _is_same(before: float, after: float) -> bool:
+    return abs(after / before - 1) <= SAME_SHARE
+
+
+@lru_cache(maxsize=1)
+def flag_rows() -> tuple[FlagRow, ...]:
+    """All, in the file's order."""
+    lines = resources.files(__package__).joinpath(NAME).read_text().splitlines()
+    return tuple(msgspec.convert(list(csv.DictReader(lines)), list[FlagRow], strict=False))
+
+
+def effects(flag: str) -> Iterator[Effect]:
+    """Of each unit with which it was tried, each program."""
+    rows = flag_rows()
+    opposite = {LINE_INFO: NO_LINE_INFO, NO_LINE_INFO: LINE_INFO}.get(flag, "")
+    for plain in rows:
+        if plain.flag == NONE:
+            for other in rows:
+                if other.unit == plain.unit and other.tool in (plain.tool, ""):
+                    if other.flag == flag:
+                        yield Effect(plain, other)
+                    elif other.flag == opposite and other.tool:
+                        yield Effect(other, plain)
+
+
+def nearest_effect(flag: str, *, tool: str, project: str, peak_mib: float | None) -> Effect | None:
+    """Of a flag on a program; None where it was not tried with that. ``peak_mib``: what the program took."""
+    found = [each for each in effects(flag) if each.plain.tool == tool]
+    own = [each for each in found if each.plain.project == project]
+    if peak_mib:
+        return min(own or found, key=lambda each: abs(math.log(each.plain.peak_mib / peak_mib)), default=None)
+    return max(own or found, key=lambda each: each.plain.peak_mib, default=None)
+
+
+def temporary_text(project: str) -> str:
+    """How much nvcc keeps in TMPDIR while it compiles one unit: of the project, or of the unit with most."""
+    plain = [each for each in flag_rows() if each.flag == NONE]
+    own = [each for each in plain if each.project == project]
+    most = max(own or plain, key=lambda each: each.temporary_mib)
+    where = f"{most.project} {most.version}'s {os.path.basename(most.place)}"
+    return f"measured with nvcc {most.nvcc}: {most.temporary_mib:.0f} MiB for one file and architecture, {where}"

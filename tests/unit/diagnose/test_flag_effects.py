@@ -1,0 +1,92 @@
+"""What flags bought: the rows that were measured, and the nearest of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from builddoctor.diagnose import flag_effects
+from builddoctor.diagnose.flag_effects import (
+    LINE_INFO,
+    NO_LINE_INFO,
+    NONE,
+    FlagRow,
+    effects,
+    flag_rows,
+    nearest_effect,
+    temporary_text,
+)
+
+
+def row(project: str, flag: str, tool: str = "ptxas", peak_mib: float = 100.0, **more: object) -> FlagRow:
+    known = {"version": "1.0", "place": "csrc/a.cu", "arch": "sm_90", "nvcc": "13.0.88"}
+    sizes = {"cpu_s": 10.0, "object_kib": 1.0, "temporary_mib": 7.0}
+    return FlagRow(project=project, flag=flag, tool=tool, peak_mib=peak_mib, **{**known, **sizes, **more})
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = (
+        row("small", NONE, peak_mib=100.0),
+        row("small", "-Xptxas -O1", peak_mib=50.0, cpu_s=5.0),
+        row("small", LINE_INFO, peak_mib=150.0),
+        row("large", NONE, peak_mib=1000.0, temporary_mib=70.0),
+        row("large", "-Xptxas -O1", peak_mib=1010.0),
+        row("large", NO_LINE_INFO, peak_mib=500.0, object_kib=0.4),
+        row("strict", NONE, peak_mib=5.0),
+        row("strict", "-Xptxas -O1", tool="", peak_mib=0.0, error="ptxas error : no"),
+    )
+    monkeypatch.setattr(flag_effects, "flag_rows", lambda: measured)
+
+
+def text(flag: str, project: str = "", peak_mib: float | None = None, tool: str = "ptxas") -> str:
+    found = nearest_effect(flag, tool=tool, project=project, peak_mib=peak_mib)
+    return found.text() if found is not None else ""
+
+
+@pytest.mark.usefixtures("rows")
+def test_the_projects_own_goes_before_what_is_as_large() -> None:
+    halved = "measured with nvcc 13.0.88: ptxas of small 1.0's a.cu, 100 to 50 MiB, 0.5 times the processor time"
+    assert text("-Xptxas -O1", "small", 2000.0) == halved
+    assert text("-Xptxas -O1", "another", 120.0) == halved
+    assert "large 1.0's a.cu, 1000 MiB as before, 1.0 times" in text("-Xptxas -O1", "another", 2000.0)
+    assert "large 1.0's a.cu" in text("-Xptxas -O1")
+
+
+@pytest.mark.usefixtures("rows")
+def test_what_does_not_compile_is_said_with_the_compilers_words() -> None:
+    assert text("-Xptxas -O1", "strict") == ("tried with nvcc 13.0.88: strict 1.0's a.cu fails so (ptxas error : no)")
+
+
+@pytest.mark.usefixtures("rows")
+def test_a_flag_that_was_added_says_what_it_would_bring_to_leave_it_out() -> None:
+    assert "150 to 100 MiB" in text(NO_LINE_INFO, "small")
+    assert text(NO_LINE_INFO, "large").endswith(
+        "1000 to 500 MiB, 1.0 times the processor time, an object of 0.4 times the size"
+    )
+
+
+@pytest.mark.usefixtures("rows")
+def test_what_was_not_tried_is_not_told() -> None:
+    assert text("-Xptxas -O1", tool="cudafe++") == ""
+    assert text("-Xcicc -O7") == ""
+
+
+@pytest.mark.usefixtures("rows")
+def test_temporary_files_of_the_project_or_of_the_most() -> None:
+    assert "7 MiB for one file and architecture, small 1.0's a.cu" in temporary_text("small")
+    assert "70 MiB for one file and architecture, large 1.0's a.cu" in temporary_text("another")
+
+
+def test_the_file_is_whole() -> None:
+    """Each unit was measured as it is, too; at least eleven projects; only what failed names no program."""
+    rows = flag_rows()
+    plain = {(each.unit, each.tool) for each in rows if each.flag == NONE}
+    units = {unit for unit, _ in plain}
+    assert len({each.project for each in rows}) >= 11
+    for each in rows:
+        assert each.unit in units
+        assert bool(each.error) != bool(each.tool)
+        assert each.error or (each.unit, each.tool) in plain
+        assert each.error or min(each.peak_mib, each.cpu_s, each.object_kib, each.temporary_mib) > 0
+    for flag in {each.flag for each in rows} - {NONE}:
+        assert list(effects(flag))
