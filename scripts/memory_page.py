@@ -14,9 +14,10 @@ from builddoctor.core.plan import Plan
 from builddoctor.core.recipe import PhaseFigures, Recipe, RecipeUnit
 from builddoctor.core.units import format_clock, format_mib
 from builddoctor.plans.gated import free_mib
-from builddoctor.plans.inputs import PlanHost, figures_only
+from builddoctor.plans.inputs import PlanHost, figures_only, shared_with
 from builddoctor.plans.planner import make_plan
 from builddoctor.plans.staged import UngatedWork, safe_jobs
+from builddoctor.projects.catalogue import beside_mib
 
 HOSTS = ((2, 8), (16, 32), (64, 128))
 """(cores, GiB)"""
@@ -39,7 +40,8 @@ How much host memory a CUDA build takes, how many jobs (`MAX_JOBS`, `-j`) are sa
 ([recipes](recipes.md)).
 
 - *Worst process*: the largest single compiler. With less memory than that nothing helps.
-- *`-j16` is safe from*: the memory with which sixteen jobs fit, whichever source files meet, with one nvcc thread each.
+- *`-j16` is safe from*: the memory with which sixteen jobs fit, whichever source files meet, with one nvcc thread each,
+  beside pip and the build's own Python.
 - *2 cores, 8 GiB* and so on: how long it takes under builddoctor, which starts a compiler when its memory is there.
 - *without*: the fastest `MAX_JOBS` that is safe without builddoctor, and how long it takes, on 16 cores.
 
@@ -49,6 +51,8 @@ FOOT = """\
 `≈`: some figures were derived and not measured; below is which. *No*: its largest process does not fit. Times are
 worked out from the processor time of each compiler on the machine that measured. For yours,
 `builddoctor plan PROJECT` says it with its cores and memory, and `builddoctor build PROJECT` builds with these figures.
+In most of these builds the largest process is a cicc. None of nvcc's options that were tried makes it take less
+([measured](results/flags.md)).
 
 ## What the figures rest on
 
@@ -114,7 +118,7 @@ def _host(recipe: Recipe, cores: int, gib: int) -> PlanHost:
         reserve_mib=0.0,
         budget_mib=0.0,
     )
-    return figures_only(cores=cores, memory_mib=memory_mib, like=like)
+    return shared_with(figures_only(cores=cores, memory_mib=memory_mib, like=like), beside_mib(recipe.project.name))
 
 
 def _plan(name: str, recipe: Recipe, cores: int, gib: int) -> Plan:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -55,6 +55,10 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
         for done in self.phases:
             units.setdefault(done.phase.unit_id, []).append(done)
         return units
+
+
+Pasts = Mapping[str, tuple[UnitKey, PastUnit | None]]
+"""By unit: its name today, and what is known of it."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,16 +151,12 @@ def _of_workload(project: str, version: str, build: Workload) -> DataSet:
     return DataSet(name=name, project=project, version=version, host_arch="x86_64", nvcc="13.0.88", phases=tuple(found))
 
 
-def play(data: DataSet, priors: Priors, past: DataSet | None = None, *, key_change: dict | None = None) -> list[Score]:
+def play(data: DataSet, priors: Priors, pasts: Pasts | None = None) -> list[Score]:
     """Estimates of all phases; each is learned before the next but one is asked for, as on two cores."""
     estimator = LearningEstimator(priors)
-    pasts = _pasts(past) if past is not None else {}
     for unit_id in data.units:
-        key = _unit_key(data, unit_id)
-        known = pasts.get(unit_id)
-        if known is not None and key_change:
-            known = msgspec.structs.replace(known, key=msgspec.structs.replace(known.key, **key_change))
-        estimator.know(unit_id, key=key, past=known)
+        key, past = (pasts or {}).get(unit_id, (_unit_key(data, unit_id), None))
+        estimator.know(unit_id, key=key, past=past)
     scores: list[Score] = []
     unlearned: Done | None = None
     for done in data.phases:
@@ -186,20 +186,22 @@ def _unit_key(data: DataSet, unit_id: str) -> UnitKey:
     return UnitKey(project=data.project, place=unit_id, nvcc=data.nvcc, host_arch=data.host_arch)
 
 
-def _pasts(data: DataSet) -> dict[str, PastUnit]:
+def _pasts(data: DataSet, earlier: DataSet) -> Pasts:
+    """What ``earlier`` shows of the units of ``data``."""
     pasts = {}
-    for unit_id, phases in data.units.items():
+    for unit_id, phases in earlier.units.items():
         grouped: dict[tuple[PhaseKind, str, str], list[Seen]] = {}
         for done in phases:
             seen = Seen(input_mib=done.phase.input_mib, peak_mib=done.peak_mib, wall_s=done.wall_s)
             grouped.setdefault((done.phase.kind, done.phase.arch, done.phase.tool), []).append(seen)
-        pasts[unit_id] = PastUnit(
-            key=_unit_key(data, unit_id),
+        past = PastUnit(
+            key=_unit_key(earlier, unit_id),
             phases=tuple(
                 PastPhase(kind=kind, arch=arch, tool=tool, seen=tuple(seen))
                 for (kind, arch, tool), seen in grouped.items()
             ),
         )
+        pasts[unit_id] = _unit_key(data, unit_id), past
     return pasts
 
 
@@ -276,7 +278,8 @@ def predict(folder: Path, *, by_kind: bool = False) -> list[str]:
     for data in sets:
         for other in sets:
             if other.project == data.project and other is not data:
-                lines += _rows(f"{data.name}, after {other.name}", play(data, SHIPPED, other), by_kind=by_kind)
+                scores = play(data, SHIPPED, _pasts(data, other))
+                lines += _rows(f"{data.name}, after {other.name}", scores, by_kind=by_kind)
     return lines
 
 

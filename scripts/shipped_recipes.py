@@ -56,7 +56,7 @@ TE_MULTI = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 """What TransformerEngine 2.8 is built for with CUDA 13 where nothing is said (its CMakeLists.txt)."""
 
 WRITTEN_IN = ("sm_75", "sm_80", "sm_87", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
-"""What mamba-ssm 2.3.2 is built for with CUDA 13, whatever is asked for (its setup.py)."""
+"""What mamba-ssm 2.3.2 and causal-conv1d 1.7 are built for with CUDA 13, whatever is asked for (their setup.py)."""
 
 FLASH_UNIT = re.compile(
     r"csrc/flash_attn/src/flash_(?P<kind>fwd_split|fwd|bwd)_hdim(?P<dim>\d+)_(?P<type>fp16|bf16)(?P<causal>_causal)?_sm80\.cu"
@@ -77,13 +77,15 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     derive: Derive | None = None
     how: str = ""
     """what ``derive`` does, in a sentence; or, of a sample, which units were built"""
+    built: str = ""
+    """of figures that were all measured: how it was built, in a sentence"""
     archs: tuple[str, ...] = ()
     """of a build for several, these alone: their phases were measured like the others'"""
 
 
 def for_archs(recipe: Recipe, archs: Sequence[str]) -> Recipe:
     """The same build for ``archs``: a phase for an architecture that was not measured is taken to need as much as the
-    same phase for the most demanding one that was. Nobody packs by a course that was carried over."""
+    same phase for the most demanding one that was."""
     units = tuple(_unit_for(unit, archs, of=recipe.fingerprint.archs) for unit in recipe.units)
     fingerprint = msgspec.structs.replace(recipe.fingerprint, archs=tuple(sorted(archs)))
     return msgspec.structs.replace(recipe, units=units, fingerprint=fingerprint)
@@ -103,8 +105,7 @@ def _unit_for(unit: RecipeUnit, archs: Sequence[str], *, of: Sequence[str]) -> R
     device: list[PhaseFigures] = []
     for arch in archs:
         block = blocks.get(arch) or [
-            msgspec.structs.replace(phase, arch=arch, course="", provenance="derived")
-            for phase in blocks.get(worst, [])
+            msgspec.structs.replace(phase, arch=arch, provenance="derived") for phase in blocks.get(worst, [])
         ]
         device += block
     return msgspec.structs.replace(
@@ -154,11 +155,10 @@ def with_kin(recipe: Recipe, not_built: Sequence[str]) -> Recipe:
 
 def as_kin(units: Sequence[RecipeUnit], place: str, target: str, begun: RecipeUnit | None = None) -> RecipeUnit:
     """``place`` as its nearest kin among ``units``: peaks of the largest of them, times of the middle one (the longest
-    is ``high_s``). With the phases of ``begun`` where it has them. An architecture that it was not compiled for is
-    taken for as demanding as those that it was."""
-    alike = [unit for unit in units if not unit.after_all and unit.place.endswith(".cu") == place.endswith(".cu")]
-    most = max(_words_shared(unit.place, place) for unit in alike)
-    kin = [unit for unit in alike if _words_shared(unit.place, place) == most]
+    is ``high_s``), and no courses, which differ too much from kin to kin (docs/results/nearness.md). With the phases of
+    ``begun`` where it has them. An architecture that it was not compiled for is taken for as demanding as those that it
+    was."""
+    kin = nearest_kin(units, place)
     like = max(kin, key=_peak)
     own = list(begun.phases) if begun is not None else []
     phases = []
@@ -170,7 +170,7 @@ def as_kin(units: Sequence[RecipeUnit], place: str, target: str, begun: RecipeUn
             phases.append(of_it)
         elif of_kind:
             near = max(of_kind, key=lambda each: each.peak_mib)
-            phases.append(msgspec.structs.replace(near, arch=phase.arch, course="", provenance="derived"))
+            phases.append(msgspec.structs.replace(near, arch=phase.arch, provenance="derived"))
         else:
             phases.append(_middling(phase, kin))
     return msgspec.structs.replace(
@@ -182,6 +182,13 @@ def as_kin(units: Sequence[RecipeUnit], place: str, target: str, begun: RecipeUn
         archs=like.archs,
         phases=tuple(phases),
     )
+
+
+def nearest_kin(units: Sequence[RecipeUnit], place: str) -> list[RecipeUnit]:
+    """Those of ``units`` whose names begin with the most words that ``place`` begins with; sources in one language."""
+    alike = [unit for unit in units if not unit.after_all and unit.place.endswith(".cu") == place.endswith(".cu")]
+    most = max((_words_shared(unit.place, place) for unit in alike), default=0)
+    return [unit for unit in alike if _words_shared(unit.place, place) == most]
 
 
 def _middling(phase: PhaseFigures, kin: Sequence[RecipeUnit]) -> PhaseFigures:
@@ -270,7 +277,7 @@ def _measured(phases: Iterable[MeasuredPhase]) -> list[MeasuredPhase]:
 def _origin(rows: Rows, path: Path, made: Made) -> Origin:
     return Origin(
         provenance="derived" if made.how else _provenance(rows.remark("provenance")),
-        how="; ".join(filter(None, (rows.remark("how"), made.how))),
+        how="; ".join(filter(None, (rows.remark("how"), made.built, made.how))),
         machine=rows.remark("machine"),
         builddoctor=rows.remark("builddoctor"),
         date=rows.remark("date"),
@@ -307,10 +314,8 @@ FLASH_HOW = (
 KIN = "the others as their nearest kin (peaks of the largest, times of the middle one), marked"
 TORCH = "with torch 2.12, whose headers are most of each unit"
 
-MAMBA = (
-    "built with a setup.py that names sm_90 and sm_100 alone, where it names nine; with torch 2.12; a sample: "
-    "3 of 10 units measured"
-)
+CUT = "built with a setup.py that names sm_90 and sm_100 alone, where it names nine; with torch 2.12"
+NINE = f"{CUT}; for architectures that were not measured as for the more demanding of these, marked"
 
 SHIPPED = (
     _te(TE_100, TE_100),
@@ -365,25 +370,26 @@ SHIPPED = (
         "DeepSpeed, fused Adam, LAMB and Lion, and its quantizer",
         how=f"{TORCH}; a sample: 3 of 12 units measured, another in part; {KIN}",
     ),
-    *_each_arch("mamba_ssm-2.3.2.post1", "Mamba SSM", how=f"{MAMBA}; {KIN}"),
+    *_each_arch("mamba_ssm-2.3.2.post1", "Mamba SSM", built=CUT),
     Made(
         name="mamba_ssm-2.3.2.post1-all-x86_64",
         data="mamba_ssm-2.3.2.post1-x86_64",
         title="Mamba SSM",
         derive=lambda recipe: for_archs(recipe, WRITTEN_IN),
-        how=f"{MAMBA}; {KIN}; for architectures that were not measured as for the more demanding of these, marked",
+        how=NINE,
     ),
     *_each_arch(
         "xgboost-3.4.1",
         "XGBoost with CUDA",
         how=f"a sample: 15 of 181 units measured, eight of them of the 65 CUDA units, and two more in part; {KIN}",
     ),
+    *_each_arch("causal_conv1d-1.7.0", "causal-conv1d", built=CUT),
     Made(
         name="causal_conv1d-1.7.0-all-x86_64",
         data="causal_conv1d-1.7.0-x86_64",
         title="causal-conv1d",
-        how="3 of 4 units measured, and of the backward kernels what comes before sm_87; the rest of them as the more "
-        "demanding of sm_75 and sm_80, their host code as that of the forward kernels, marked",
+        derive=lambda recipe: for_archs(recipe, WRITTEN_IN),
+        how=NINE,
     ),
     Made(name="attention_kernels-x86_64", data="attention_kernels-x86_64", title="The example of builddoctor"),
 )

@@ -89,8 +89,11 @@ class Estimator(Protocol):
         """The estimate of a phase that died for memory; later estimates of the same phase are no lower."""
         ...
 
-    def remaining_s(self, phase: Phase) -> float:
-        """Time still to go in this phase's unit, from this phase on: the order of admission."""
+    def remaining_s(self, phase: Phase, *, keep: bool = True) -> float:
+        """Time still to go in this phase's unit, from this phase on: the order of admission.
+
+        ``keep``: a guess stands until the unit's next phase ends. False for who only looks: nothing is remembered.
+        """
         ...
 
     def wall_s(self, phase: Phase) -> float:
@@ -176,13 +179,10 @@ class LearningEstimator:
         return self._run_times.wall_s(phase, self._units.get(phase.unit_id, self._nothing))
 
     def course(self, phase: Phase) -> Course:
-        """Of the same unit, made in the same way, and only while it behaves as it did: whatever is carried over from
-        another leaves the times of rise and fall too uncertain to pack by."""
-        notes = self._notes(phase.unit_id)
-        base = self._past_base(phase, notes)
-        if base is None or base[1].distance > ONE_BUILD or notes.staleness > 0:
-            return ()
-        return together(base[1].courses)
+        """However far the past is: a shape that is off by a third, in height and time, packs better than none, and
+        bounds say how far its height is trusted (docs/adr/0025)."""
+        base = self._past_base(phase, self._notes(phase.unit_id))
+        return together(base[1].courses) if base is not None else ()
 
     @property
     def pace(self) -> float:
@@ -236,8 +236,9 @@ class LearningEstimator:
         self._floor_mib[key] = max(self._floor_mib.get(key, 0.0), min(raised_mib, LARGEST_MIB))
         return self.estimate(phase)
 
-    def remaining_s(self, phase: Phase) -> float:
-        return self._run_times.remaining_s(phase, self._notes(phase.unit_id))
+    def remaining_s(self, phase: Phase, *, keep: bool = True) -> float:
+        notes = self._notes(phase.unit_id) if keep else self._units.get(phase.unit_id, self._nothing)
+        return self._run_times.remaining_s(phase, notes, keep=keep)
 
     # -- evidence ------------------------------------------------------------------------------------------
 

@@ -19,6 +19,9 @@ from builddoctor.estimation.priors import Sort
 PREPROCESSED_MIB = 0.5
 """Host code of this size comes from cudafe++, or was preprocessed: the front end's work shows in its size."""
 
+C_COMPILER = "cc1"
+"""gcc's"""
+
 MOST_KEPT = 64
 """Ended phases noted of one unit."""
 
@@ -97,7 +100,7 @@ def clues(phase: Phase, notes: UnitNotes) -> list[Clue]:
     if kind is PhaseKind.PTXAS:
         return [Clue(Sort.PTXAS, size, by_size)]
     if kind is PhaseKind.HOST:
-        found = [_of_host(size, notes, by_size)]
+        found = [_of_host(phase.tool, size, notes, by_size)]
         if size >= PREPROCESSED_MIB and found[0].sort is not Sort.HOST_OF_SIZE:
             # Where the host compiler has no part in what keeps cicc busy, sizes tell which units are alike.
             found.append(Clue(Sort.HOST_OF_SIZE, size, by_size))
@@ -117,7 +120,7 @@ def _of_cicc(phase: Phase, notes: UnitNotes, by_size: tuple[float, ...]) -> list
     return found
 
 
-def _of_host(size: float, notes: UnitNotes, by_size: tuple[float, ...]) -> Clue:
+def _of_host(tool: str, size: float, notes: UnitNotes, by_size: tuple[float, ...]) -> Clue:
     if notes.cicc is not None:
         peak_mib = notes.cicc.peak_mib
         # A unit with many instantiations keeps cicc busy for long, and the host compiler after it.
@@ -126,7 +129,7 @@ def _of_host(size: float, notes: UnitNotes, by_size: tuple[float, ...]) -> Clue:
         return Clue(Sort.HOST_OF_FRONT_END, notes.front_end.peak_mib, (_log(notes.front_end.peak_mib),))
     if size >= PREPROCESSED_MIB:
         return Clue(Sort.HOST_OF_SIZE, size, by_size)
-    return Clue(Sort.HOST_PLAIN, size)
+    return Clue(Sort.HOST_C if tool == C_COMPILER else Sort.HOST_PLAIN, size)
 
 
 def _same_input(one: Phase, other: Phase) -> bool:

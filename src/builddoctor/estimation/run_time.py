@@ -62,8 +62,11 @@ class RunTimes:
             return self.pace * known_s
         return self._guess_s(phase.kind, phase.input_mib, notes)
 
-    def remaining_s(self, phase: Phase, notes: UnitNotes) -> float:
-        """Time from the phase's start to the end of its unit, its phases one after the other."""
+    def remaining_s(self, phase: Phase, notes: UnitNotes, *, keep: bool) -> float:
+        """Time from the phase's start to the end of its unit, its phases one after the other.
+
+        ``keep``: what is guessed now is the answer until the unit's notes change, though factors move on.
+        """
         known = notes.remaining.get(phase.phase_id)
         if known is not None and known[0] == notes.version:
             return known[1] + self.pace * known[2]
@@ -74,7 +77,8 @@ class RunTimes:
             past_s += sum(each.wall_s for each in notes.to_come(phase))
         else:
             own_s += self._later_s(phase, own_s, notes)
-        notes.remaining[phase.phase_id] = (notes.version, own_s, past_s)
+        if keep:
+            notes.remaining[phase.phase_id] = (notes.version, own_s, past_s)
         return own_s + self.pace * past_s
 
     def _guess_s(self, kind: PhaseKind, input_mib: float, notes: UnitNotes) -> float:

@@ -7,9 +7,8 @@ Does *not* cover: files (``recipes.shelf``), or whether the history knows better
 
 A distance is a residual (natural logarithm), as in ``estimation.past``, whose constants count here too. A mismatch
 lowers trust; it refuses nothing. These have no measurement behind them and are assumptions: versions of a project,
-pages, a project of another name. That of emulated figures is the distance of two host architectures, which is measured
-with the same emulator; that of derived ones is the distance of two device architectures, since figures are mostly
-carried over between those.
+pages, a project of another name, derived figures. That of emulated figures is the distance of two host architectures,
+which is measured with the same emulator.
 """
 
 from __future__ import annotations
@@ -51,8 +50,11 @@ PARTLY_USED_PAGES = 1024
 """Of one compiler process: ends of mappings, holes of its heap. Each costs up to the difference in size. Assumed: no
 compiler was measured with pages of another size than 4 KiB (64 KiB ones are the default of a GB200's kernels)."""
 
-OF_PROVENANCE: dict[Provenance, float] = {"measured": 0.0, "emulated": OTHER_HOST_ARCH, "derived": OTHER_ARCH}
+DERIVED = 0.35
+"""Figures that a recipe works out, mostly from a unit's nearest kin. Assumed: where such units were built afterwards
+they took up to a third more, most of them less (docs/results/projects.md)."""
 
+OF_PROVENANCE: dict[Provenance, float] = {"measured": 0.0, "emulated": OTHER_HOST_ARCH, "derived": DERIVED}
 
 MOVED = 0.1
 """A source of the same name in another folder. Assumed."""

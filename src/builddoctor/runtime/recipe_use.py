@@ -26,18 +26,20 @@ import msgspec
 
 from builddoctor.core.errors import RecipeError
 from builddoctor.core.past import PastPhase, PastUnit, UnitKey
-from builddoctor.core.phase import Phase
-from builddoctor.core.recipe import Hazard, Recipe, RecipeUnit
+from builddoctor.core.phase import Phase, kind_words
+from builddoctor.core.recipe import Hazard, PhaseFigures, Recipe, RecipeUnit
 from builddoctor.core.request import RunRequest
 from builddoctor.core.units import format_mib, one_line, printable, shell_word
 from builddoctor.estimation.estimator import EXTRA_MIB
 from builddoctor.estimation.past import recall, unit_distance
 from builddoctor.gates.knobs import JOB_KNOBS, THREAD_KNOBS
 from builddoctor.projects.archs import Arch, arch_environment
+from builddoctor.projects.catalogue import beside_mib
 from builddoctor.projects.metadata import project_version
 from builddoctor.recipes.match import Distance, RecipePast, Wanted, distance, nearest
 from builddoctor.recipes.shelf import SHIPPED, Shelved, find_recipe, shelved, user_folder
 from builddoctor.runtime.units import Toolchain, project_folder, project_of
+from builddoctor.scheduler.budget import RESERVE_CAP_SHARE
 from builddoctor.system.root import page_size
 
 NO_RECIPE = "none"
@@ -58,17 +60,24 @@ class ChosenRecipe(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Wanted
     distance: Distance
     new_file: Path
-    """where a recipe made of this build would go: in its place where it is the user's own, else to the user's folder"""
+    """where a recipe made of this build would go: in its place where it is the user's own, else to the user's folder;
+    beside one whose name says another version"""
     lines: tuple[str, ...] = ()
     """what to say of it before the build begins"""
 
 
 def choose_recipe(
-    request: RunRequest, named: Shelved | None, tools: Toolchain, env: Mapping[str, str]
+    request: RunRequest,
+    named: Shelved | None,
+    tools: Toolchain,
+    env: Mapping[str, str],
+    *,
+    room_mib: float = math.inf,
 ) -> ChosenRecipe | None:
     """The build's recipe; None for none. Raises RecipeError for one that was asked for and cannot be had.
 
-    ``named``: the one that was asked for, where it was looked up before. A recipe that was not asked for is no reason
+    ``named``: the one that was asked for, where it was looked up before. ``room_mib``: what one compiler can have here,
+    and what starts it; infinite where another machine may run it. A recipe that was not asked for is no reason
     for a build to fail: one that cannot be read is passed over.
     """
     if request.recipe == NO_RECIPE or not (request.recipe or request.nearest_recipe):
@@ -76,15 +85,22 @@ def choose_recipe(
     wanted = _wanted(request, tools)
     if request.recipe:
         found = named or find_recipe(request.recipe, env, request.cwd)
-        return _chosen(found, wanted, request, env)
+        return _chosen(found, wanted, request, env, room_mib)
     with contextlib.suppress(RecipeError, OSError):
         project = project_of(project_folder(request.command, request.cwd)).folder
         if (near := nearest(shelved(env, project), wanted)) is not None:
-            return _chosen(near[0], wanted, request, env)
+            return _chosen(near[0], wanted, request, env, room_mib)
     return None
 
 
-def _chosen(found: Shelved, wanted: Wanted, request: RunRequest, env: Mapping[str, str]) -> ChosenRecipe | None:
+def _for_version(path: Path, recipe: Recipe, wanted: Wanted) -> Path:
+    then = recipe.project.version
+    return path.with_name(path.name.replace(then, wanted.version)) if then and wanted.version else path
+
+
+def _chosen(
+    found: Shelved, wanted: Wanted, request: RunRequest, env: Mapping[str, str], room_mib: float
+) -> ChosenRecipe | None:
     if found.recipe is None:
         return None
     far = distance(found.recipe, wanted)
@@ -96,8 +112,11 @@ def _chosen(found: Shelved, wanted: Wanted, request: RunRequest, env: Mapping[st
         recipe=found.recipe,
         wanted=wanted,
         distance=far,
-        new_file=own or user_folder(env) / f"{found.name}.toml",
-        lines=recipe_lines(found.name, found.recipe, far, wanted.host_arch, settings, whence=whence),
+        new_file=_for_version(own or user_folder(env) / f"{found.name}.toml", found.recipe, wanted),
+        lines=(
+            *recipe_lines(found.name, found.recipe, far, wanted.host_arch, settings, whence=whence),
+            *too_big_lines(found.recipe, far, wanted.archs, room_mib),
+        ),
     )
 
 
@@ -132,6 +151,30 @@ def recipe_lines(
         settings = " ".join(f"{each.name}={shell_word(each.value)}" for each in other)
         lines.append(f"recipe    was measured with settings that this build has not, and does not get: {settings}")
     return tuple(one_line(printable(line)) for line in lines)
+
+
+def too_big_lines(recipe: Recipe, far: Distance, archs: Sequence[str], room_mib: float) -> tuple[str, ...]:
+    """What cannot succeed here by the recipe, its distance allowed for: a line, before anything is started. The build
+    begins all the same: the unit may be there from an earlier build, or come from a cache."""
+    beside = beside_mib(recipe.project.name)
+    room_mib = max(0.0, room_mib - beside)
+    peaks = [(_largest(unit, archs, recipe.fingerprint.archs), unit.place) for unit in recipe.units if unit.phases]
+    too_big = [(phase, place) for phase, place in peaks if phase.peak_mib > room_mib * math.exp(far.value)]
+    if not too_big:
+        return ()
+    phase, place = max(too_big, key=lambda each: each[0].peak_mib)
+    more = f" (and {len(too_big) - 1} more)" if len(too_big) > 1 else ""
+    takes = f"{kind_words(phase.kind, phase.arch)} of {place} takes {format_mib(phase.peak_mib)}"
+    enough = math.ceil((phase.peak_mib + beside) / (1 - RESERVE_CAP_SHARE) / 1024)
+    line = f"{takes}, more than the {format_mib(room_mib)} that are there for it{more}"
+    return (one_line(printable(f"too big   {line}: unless they are built already, give it {enough} GiB")),)
+
+
+def _largest(unit: RecipeUnit, archs: Sequence[str], made_for: Sequence[str]) -> PhaseFigures:
+    """For these architectures; all of them where it was not made for one of these."""
+    every = not archs or any(arch not in made_for for arch in archs)
+    phases = [each for each in unit.phases if every or not each.arch or each.arch not in made_for or each.arch in archs]
+    return max(phases or unit.phases, key=lambda each: each.peak_mib)
 
 
 def _hazard_line(hazard: Hazard) -> str:

@@ -115,7 +115,7 @@ class ExactEstimator:
         self._floor_mib[phase.phase_id] = max(floor_mib, self._floor_mib.get(phase.phase_id, 0.0))
         return self.estimate(phase)
 
-    def remaining_s(self, phase: Phase) -> float:
+    def remaining_s(self, phase: Phase, *, keep: bool = True) -> float:  # noqa: ARG002 - nothing is guessed
         return sum(each.wall_s for each in self._remaining(phase))
 
     def wall_s(self, phase: Phase) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,15 @@ from builddoctor.recipes.match import Distance, distance
 from builddoctor.recipes.recipe_text import dump
 from builddoctor.recipes.shelf import PROJECT_FOLDER, Shelved
 from builddoctor.runtime.history_recorder import HistoryRecorder
-from builddoctor.runtime.recipe_use import MOST_HAZARDS, ChosenRecipe, RecipeUse, choose_recipe, joined, recipe_lines
+from builddoctor.runtime.recipe_use import (
+    MOST_HAZARDS,
+    ChosenRecipe,
+    RecipeUse,
+    choose_recipe,
+    joined,
+    recipe_lines,
+    too_big_lines,
+)
 from builddoctor.runtime.units import Toolchain
 from unit.builders import phase, unit
 from unit.demo_recipes import HERE, MADE, figures, recipe, recipe_unit
@@ -340,6 +349,57 @@ def test_a_new_recipe_goes_in_place_of_the_users_own_and_never_into_the_package(
         found = choose(tmp_path, named, recipe="demo")
         assert found is not None
         assert found.new_file == tmp_path / "data" / "recipes" / "demo.toml"
+
+
+@pytest.mark.parametrize(
+    ("room_mib", "archs", "far", "said"),
+    [
+        (math.inf, ("sm_90",), 0.0, ""),
+        (4000.0, ("sm_90",), 0.0, ""),
+        (
+            2999.0,
+            ("sm_90",),
+            0.0,
+            "cicc sm_90 of src/b.cu takes 2.9 GiB, more than the 2.9 GiB that are there for it: ",
+        ),
+        (
+            800.0,
+            ("sm_90",),
+            0.0,
+            "more than the 800 MiB that are there for it (and 1 more): unless they are",
+        ),
+        (2999.0, ("sm_80",), 0.0, ""),
+        (2999.0, ("sm_100",), 0.0, "cicc sm_90 of src/b.cu takes 2.9 GiB"),
+        (2999.0, ("sm_90",), 0.2, ""),
+    ],
+)
+def test_what_cannot_fit_by_the_recipe_is_said_before_anything_starts(
+    room_mib: float, archs: tuple[str, ...], far: float, said: str
+) -> None:
+    """For these architectures, the recipe's distance allowed for; nothing where another machine may have the room."""
+    device = [figures(PhaseKind.CICC, arch="sm_80", peak_mib=500.0), figures(arch="sm_90", peak_mib=3000.0)]
+    both = msgspec.structs.replace(MADE, archs=("sm_80", "sm_90"))
+    made = recipe(recipe_unit("src/a.cu", figures(peak_mib=900.0)), recipe_unit("src/b.cu", *device), made=both)
+    lines = too_big_lines(made, Distance(value=far), archs, room_mib)
+    assert (len(lines) == 1) == bool(said)
+    assert not said or (lines[0].startswith("too big   ") and said in lines[0] and lines[0].endswith("give it 4 GiB"))
+
+
+def test_what_starts_the_compilers_has_its_share_of_the_room() -> None:
+    """A Python with torch holds 390 MiB."""
+    made = recipe(recipe_unit("src/a.cu", figures(peak_mib=1500.0)), project=RecipeProject(name="mamba-ssm"))
+    assert too_big_lines(made, Distance(value=0.0), (), 1900.0) == ()
+    (line,) = too_big_lines(made, Distance(value=0.0), (), 1800.0)
+    assert "more than the 1.4 GiB that are there for it: unless they are built already, give it 3 GiB" in line
+
+
+def test_a_recipe_of_the_next_version_goes_beside_the_one_before(tmp_path: Path) -> None:
+    """Where the file's name says the version: that of 2.7 stays."""
+    made = recipe(project=RecipeProject(name="demo", version="2.7"))
+    keep(tmp_path, "demo-2.7-sm_90", made)
+    found = choose(tmp_path, recipe="demo-2.7-sm_90")
+    assert found is not None
+    assert found.new_file == tmp_path / "data" / "recipes" / "demo-2.8-sm_90.toml"
 
 
 def test_the_line_says_provenance_and_distance() -> None:
