@@ -5,8 +5,11 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
+import msgspec
+
 from builddoctor.core.settings import SchedulerSettings
 from builddoctor.estimation.estimator import LearningEstimator
+from builddoctor.recipes.match import OTHER_MINOR_VERSION
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.simulate.engine import simulate
 from builddoctor.simulate.result import Host, Result, Rules
@@ -22,18 +25,46 @@ WORLDS = {
     "ramp": Rules(growth="ramp", sample_s=0.1, quiet_s=0.1),
 }
 COURSE_SIZES = ((4, 6.0), (8, 8.0), (16, 8.0), (16, 16.0))
+
+
+class CourseCase(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a build is from what is known of it, and what it may use."""
+
+    name: str
+    peaks: float
+    times: float
+    reserve: bool = False
+    distance: float = 0.0
+
+
+COURSE_CASES = (
+    CourseCase(name="±2 and ±10 %, whole limit", peaks=0.02, times=0.1),
+    CourseCase(name="±20 %, whole limit", peaks=0.2, times=0.2),
+    CourseCase(name="±2 and ±10 %, the reserve that ships", peaks=0.02, times=0.1, reserve=True),
+    CourseCase(name="±20 %, the reserve", peaks=0.2, times=0.2, reserve=True),
+    CourseCase(name="±20 %, the reserve, before", peaks=0.2, times=0.2, reserve=True, distance=OTHER_MINOR_VERSION),
+)
+
 SEEDS = 5
 BUILDS = 16
 
 
 def built(
-    workload: Workload, known: Workload | None, cores: int, gib: float, rules: Rules, *, reserve: bool = False
+    workload: Workload,
+    known: Workload | None,
+    cores: int,
+    gib: float,
+    rules: Rules,
+    *,
+    reserve: bool = False,
+    distance: float = 0.0,
 ) -> Result:
-    """One build; ``known``: the earlier one, or None. ``reserve``: as ships; else the whole limit is handed out."""
+    """One build; ``known``: the earlier one, or None, trusted less by ``distance``. ``reserve``: as ships; else the
+    whole limit is handed out."""
     limit_mib = 1024 * gib
     host = Host(cores=cores, limit_mib=limit_mib, own_budget_mib=None if reserve else limit_mib)
     scheduler = Scheduler(SchedulerSettings(slots=cores, budget_mib=host.budget_mib), LearningEstimator())
-    known_units = warm(known) if known is not None else cold(workload)
+    known_units = warm(known, distance=distance) if known is not None else cold(workload)
     return simulate(workload, scheduler, host, rules, known=known_units)
 
 
@@ -111,20 +142,19 @@ def by_courses(flat: Workload, grown: Workload) -> list[str]:
     """Second builds that know the courses of phases, beside such as know their peaks alone."""
     lines = [
         "Second builds where phases hold what they were seen to hold, with peaks and times moved at once: mean of",
-        f"{BUILDS} builds and the sum of kills. *peaks*: the history has peaks and times alone; *courses*: also what",
-        "was held meanwhile. Whole limit with ±2 % and ±10 %, the reserve that ships with ±20 % on both.\n",
-        "| cores, GiB | peaks, ±2, ±10 % | courses, ±2, ±10 % | peaks, ±20 %, reserve | courses, ±20 %, reserve |",
-        "|" + " --- |" * 5,
+        f"{BUILDS} builds and the sum of kills, by (cores, GiB). *peaks*: the history has peaks and times alone;",
+        "*courses*: also what was held meanwhile. *before*: the figures are a recipe's, of the minor version before.\n",
+        "| | " + " | ".join(f"{cores}, {gib:g}" for cores, gib in COURSE_SIZES) + " |",
+        "|" + " --- |" * (1 + len(COURSE_SIZES)),
     ]
-    for cores, gib in COURSE_SIZES:
-        row = [f"{cores}, {gib:g}"]
-        for share, times, reserve in ((0.02, 0.1, False), (0.2, 0.2, True)):
-            moved = [disturbed(grown, share=share, times=times, seed=seed) for seed in range(BUILDS)]
-            row += [
-                mean([built(each, known, cores, gib, WORLDS["flat"], reserve=reserve) for each in moved])
-                for known in (flat, grown)
-            ]
-        lines.append("| " + " | ".join(row) + " |")
+    for case in COURSE_CASES:
+        moved = [disturbed(grown, share=case.peaks, times=case.times, seed=seed) for seed in range(BUILDS)]
+        for name, known in (("peaks", flat), ("courses", grown)):
+            row = [f"{name}, {case.name}"]
+            for cores, gib in COURSE_SIZES:
+                how = {"reserve": case.reserve, "distance": case.distance}
+                row.append(mean([built(each, known, cores, gib, WORLDS["flat"], **how) for each in moved]))
+            lines.append("| " + " | ".join(row) + " |")
     return lines
 
 

@@ -38,7 +38,7 @@ class Told:
     def raise_after_kill(self, phase: Phase, *, peak_mib: float, reserved_mib: float) -> Estimate:
         raise AssertionError("nothing is killed here")
 
-    def remaining_s(self, phase: Phase) -> float:
+    def remaining_s(self, phase: Phase, *, keep: bool = True) -> float:
         return float(phase.source)
 
     def wall_s(self, phase: Phase) -> float:

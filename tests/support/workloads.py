@@ -78,11 +78,12 @@ def cold(workload: Workload) -> Known:
     return {unit_id(index): (_key(workload, unit), None) for index, unit in enumerate(workload.units)}
 
 
-def warm(workload: Workload) -> Known:
-    """One earlier build of exactly this workload."""
+def warm(workload: Workload, *, distance: float = 0.0) -> Known:
+    """One earlier build of exactly this workload; with a ``distance``, figures that are trusted that much less, as a
+    recipe's of another version are."""
     keys = [_key(workload, unit) for unit in workload.units]
     pairs = zip(keys, workload.units, strict=True)
-    return {unit_id(index): (key, _past(key, unit)) for index, (key, unit) in enumerate(pairs)}
+    return {unit_id(index): (key, _past(key, unit, distance)) for index, (key, unit) in enumerate(pairs)}
 
 
 def generated(units: int, *, seed: int, archs: int = 1) -> Workload:
@@ -124,7 +125,7 @@ def _key(workload: Workload, unit: UnitWork) -> UnitKey:
     return UnitKey(project=workload.name, place=unit.source or unit.name, output=unit.name, archs=unit.archs)
 
 
-def _past(key: UnitKey, unit: UnitWork) -> PastUnit:
+def _past(key: UnitKey, unit: UnitWork, distance: float) -> PastUnit:
     seen: dict[tuple[PhaseKind, str, str], list[Seen]] = {}
     for each in unit.phases:
         figures = Seen(input_mib=each.input_mib, peak_mib=each.peak_mib, wall_s=each.wall_s, course=_watched(each))
@@ -132,7 +133,8 @@ def _past(key: UnitKey, unit: UnitWork) -> PastUnit:
     return PastUnit(
         key=key,
         phases=tuple(
-            PastPhase(kind=kind, arch=arch, tool=tool, seen=tuple(found)) for (kind, arch, tool), found in seen.items()
+            PastPhase(kind=kind, arch=arch, tool=tool, seen=tuple(found), distance=distance)
+            for (kind, arch, tool), found in seen.items()
         ),
     )
 

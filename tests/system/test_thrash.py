@@ -7,11 +7,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from builddoctor.core.events import Kill, KillReason, PhaseEnded, PressureSampled, Status
+from builddoctor.core.events import GiveUp, Kill, KillReason, PhaseEnded, PressureSampled, Status
 from builddoctor.core.phase import Outcome
 from builddoctor.core.settings import ThrashRules
+from builddoctor.core.verdict import Verdict
 from builddoctor.runtime.sampler import Rules
 from builddoctor.scheduler.thrashing import ThrashState, ThrashWatch
 from builddoctor.system.pressure import PressureSensor
@@ -134,3 +136,21 @@ def test_of_two_phases_that_thrash_one_is_ended_and_run_again(program: Program) 
     outcomes = [record.outcome for record in program.records() if isinstance(record, PhaseEnded)]
     assert outcomes.count(Outcome.OK) == 2
     assert min(record.headroom_mib for record in program.records() if isinstance(record, Status)) > 30
+
+
+@pytest.mark.needs_memcg
+def test_the_only_phase_that_stands_still_is_ended_and_said_to_be_too_big(program: Program) -> None:
+    """It would read the same pages for ever: the build ends with what happened, long before the phase would."""
+    file = big_file(program.folder, 300)
+    toolkit = fake_toolkit(program.folder / "cuda", READS.format(held=50, file=file, seconds=300.0), tool="ptxas")
+    # Of this group's memory page cache is most, and counts as free; where only memory of processes is left, none does.
+    rules = msgspec.structs.replace(SHORT, standstill_s=3.0, standstill_headroom_share=0.95)
+    with memory_cgroup(220 * MIB) as group:
+        command = program.with_rules(Rules(thrash=rules), "nvcc", "-c", "a.cu", toolkit=str(toolkit))
+        done = group.run(command, env=program.env, cwd=program.folder)
+    assert done.returncode != 0
+    (killed,) = (record for record in program.records() if isinstance(record, Kill))
+    assert killed.reason is KillReason.STALL
+    (given_up,) = (record for record in program.records() if isinstance(record, GiveUp))
+    assert given_up.verdict is Verdict.TOO_BIG
+    assert "alone it stood still" in done.stderr

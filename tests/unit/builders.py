@@ -38,7 +38,7 @@ class TableEstimator:
         self.reserve_mib[phase.phase_id] = 1.5 * max(peak_mib, reserved_mib)
         return self.estimate(phase)
 
-    def remaining_s(self, phase: Phase) -> float:
+    def remaining_s(self, phase: Phase, *, keep: bool = True) -> float:
         return self.remaining.get(phase.phase_id, 0.0)
 
     def wall_s(self, phase: Phase) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Callable
@@ -28,6 +29,8 @@ from builddoctor.runtime.folders import cache_folder
 from builddoctor.runtime.prepare import forget_other_settings
 from builddoctor.runtime.recipe_use import choose_recipe
 from builddoctor.runtime.units import Toolchain
+from builddoctor.system.memory_sensor import MemorySensor
+from builddoctor.system.root import SystemRoot
 
 
 def build(
@@ -173,7 +176,9 @@ def build(
         store_size=store_size,
     )
     if dry_run:
-        by = choose_recipe(request, named_recipe, Toolchain(host_arch=os.uname().machine), os.environ)
+        tools = Toolchain(host_arch=os.uname().machine)
+        room_mib = math.inf if cluster else MemorySensor(SystemRoot(), env=os.environ).read(0.0).free_mib
+        by = choose_recipe(request, named_recipe, tools, os.environ, room_mib=room_mib)
         loud.notes(by.lines if by is not None else [])
         print_answer(plan, _script(plan, f"cd {shlex.quote(plan.folder)}"), json=json)
         return 0

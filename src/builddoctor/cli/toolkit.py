@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -14,6 +13,7 @@ import typer
 from builddoctor.cli.output import JsonOption, print_answer, print_notes
 from builddoctor.core.errors import FolderNotWritableError, UsageError
 from builddoctor.core.units import one_line
+from builddoctor.gates.own_signals import end_in_order
 from builddoctor.gates.subprocesses import run_captured
 from builddoctor.runtime.folders import cache_folder, site_folders
 from builddoctor.system.root import SystemRoot
@@ -90,7 +90,7 @@ def install_toolkit(
         offline=offline,
         force=force,
     )
-    _end_in_order()
+    end_in_order()
     if dry_run:
         planned = plan(order, os.environ, _say)
         print_answer(planned, lambda: plan_rows(planned), json=json)
@@ -175,12 +175,3 @@ def _arch(text: str) -> Literal["x86_64", "aarch64"]:
     if name not in TRIPLES:
         raise UsageError(f"--arch {name}: NVIDIA has packages for x86_64 and aarch64", hint="--arch aarch64")
     return cast("Literal['x86_64', 'aarch64']", name)
-
-
-def _end_in_order() -> None:
-    """SIGTERM, as Ctrl-C, through whatever has to be tidied up."""
-
-    def leave(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)

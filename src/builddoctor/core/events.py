@@ -440,6 +440,8 @@ class GiveUp(Event, frozen=True, kw_only=True, tag="give-up"):
     peak_mib: Mib = 0.0
     rise: Rise | None = None
     throttled: Throttled | None = None
+    standstill: Stall | None = None
+    """it ran alone, and stood still at the limit"""
     said: str = ""
     """the reason in words, in traces of schema 1 alone"""
 

@@ -113,6 +113,12 @@ class MemoryReading(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.levels, key=lambda level: level.limit_mib)
 
     @property
+    def free_mib(self) -> float:
+        """What can be taken before the kernel kills: a limit of the user's own is not the kernel's."""
+        counted = (level.headroom_mib for level in self.levels if level.kind in COUNTED_BY_KERNEL)
+        return min(counted, default=self.tightest.headroom_mib)
+
+    @property
     def limit_mib(self) -> float:
         """The smallest limit of any level."""
         return self.lowest.limit_mib

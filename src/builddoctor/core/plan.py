@@ -110,6 +110,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: float
     """the limit"""
     reserve_mib: float
+    beside_mib: float = 0.0
+    """held beside the compilers by what starts them: pip, Python with torch"""
     budget_mib: float
     page_kib: int = 4
     page_allowance_mib: float = 0.0

@@ -71,6 +71,12 @@ class ThrashRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """while the kernel held processes back at least this often"""
     high_some_share: float = 0.2
     """and some process waited for memory for this share of the time"""
+    standstill_headroom_share: float = 0.01
+    """nothing of use is left: less than this share of the limit"""
+    standstill_growth_share: float = 0.01
+    """and the only phase grew by less than this share of itself"""
+    standstill_s: float = 120.0
+    """for this long, with refaults as above"""
     calm_s: float = 30.0
     """after something ended, nothing new starts, and nothing else is ended, for this long: more than ``stall_s``"""
 

@@ -118,8 +118,8 @@ def attempts(work: Workload, host: PlanHost, *, margin: float, usable_s: float) 
 
 
 def free_mib(host: PlanHost) -> float:
-    """What is free before the build: where the kernel begins to kill."""
-    return max(host.budget_mib, host.free_share * host.memory_mib)
+    """What is left to compilers: where the kernel begins to kill."""
+    return max(host.budget_mib, host.free_share * host.memory_mib - host.beside_mib)
 
 
 def _bound_s(work: Workload, host: PlanHost) -> float:

@@ -110,12 +110,21 @@ def _no_recipe(project: str, named: str, shelf: Sequence[Shelved]) -> RecipeErro
         return RecipeError(f"the recipe {escaped(broken.name)} cannot be read: {broken.problem}")
     there = sorted({each.recipe.project.name for each in shelf if each.recipe is not None})
     others = f"; there are recipes of {', '.join(there[:8])}" if there else ""
+    name, _, version = named.partition("==")
+    if version and (of_pip := find_known(name)) is not None:
+        return RecipeError(
+            f"no recipe of {escaped(named)[:100]}; a version is named as an option",
+            hint=f"`builddoctor plan {of_pip.name} --version {shell_word(version)}`",
+        )
     close = "" if find_known(named) is not None or "/" in named else nearest_project(named)
     meant = f"; did you mean {close}?" if close else ""
+    makes = (
+        f"one build makes one: `builddoctor build {shell_word(named)} --trace t.jsonl`, then `builddoctor recipe "
+        "from-trace t.jsonl`"
+    )
     return RecipeError(
         f"no recipe of {escaped(project)[:100] or 'that project'}{meant or others}",
-        hint=f"one build makes one: `builddoctor build {shell_word(named)} --trace t.jsonl`, then `builddoctor recipe "
-        "from-trace t.jsonl`",
+        hint=f"`builddoctor plan {close}`" if close else makes,
     )
 
 
@@ -148,6 +157,8 @@ class PlanHost(msgspec.Struct, frozen=True, kw_only=True):
     free_share: float = 1.0
     """of the limit: what is free before the build, its reserve not taken off"""
     reserve_mib: float
+    beside_mib: float = 0.0
+    """held beside the compilers by what starts them"""
     budget_mib: float
     page_kib: int = 4
     surroundings: Surroundings = Surroundings()
@@ -254,11 +265,17 @@ def figures_only(*, cores: int, memory_mib: float, like: PlanHost) -> PlanHost:
     )
 
 
+def shared_with(host: PlanHost, beside_mib: float) -> PlanHost:
+    """The same machine, on which that much is not for compilers."""
+    return msgspec.structs.replace(
+        host, beside_mib=beside_mib, budget_mib=max(0.0, host.budget_mib - (beside_mib - host.beside_mib))
+    )
+
+
 def scaled(host: PlanHost, *, cores: int, memory_mib: float) -> PlanHost:
     """The same machine with other cores and memory, as full as it is."""
-    reserve_mib, budget_mib = _budget(
-        memory_mib, host.free_share * memory_mib, host.surroundings, contained=host.contained
-    )
+    free_mib = max(0.0, host.free_share * memory_mib - host.beside_mib)
+    reserve_mib, budget_mib = _budget(memory_mib, free_mib, host.surroundings, contained=host.contained)
     return msgspec.structs.replace(
         host, cores=max(1, cores), memory_mib=memory_mib, reserve_mib=reserve_mib, budget_mib=budget_mib
     )

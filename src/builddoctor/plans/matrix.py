@@ -222,7 +222,7 @@ def _planned_cell(each: Planned) -> MatrixCell:
         archs=plan.archs,
         provenance=plan.provenance,
         differs=plan.differs,
-        memory_mib=round(max(plan.peak_range_mib.high, plan.peak_mib) + plan.reserve_mib, 1),
+        memory_mib=round(max(plan.peak_range_mib.high, plan.peak_mib) + plan.beside_mib + plan.reserve_mib, 1),
         peak_mib=plan.peak_mib,
         makespan_s=plan.makespan_s,
         makespan_range_s=plan.makespan_range_s,

@@ -31,8 +31,9 @@ from builddoctor.core.plan import AROUND_S, Alternative, Plan, PlanNode, Range, 
 from builddoctor.core.recipe import Hazard, PhaseFigures, Recipe, RecipeUnit
 from builddoctor.core.units import format_mib
 from builddoctor.plans.gated import Gated, GatedWork, attempts, free_mib, gated, quickly
-from builddoctor.plans.inputs import ChosenRecipe, PlanHost, scaled
+from builddoctor.plans.inputs import ChosenRecipe, PlanHost, scaled, shared_with
 from builddoctor.plans.staged import UngatedWork
+from builddoctor.projects.catalogue import beside_mib
 from builddoctor.recipes.match import page_allowance_mib
 from builddoctor.scheduler.budget import window
 from builddoctor.simulate.with_nodes import PORTABLE
@@ -103,6 +104,7 @@ def make_plan(
     how else the recipe is not for this, in words, and ``distance`` how far (as ``estimation.past``); both widen
     ranges. ``alternatives``: other memory and cores as well, which takes most of the time. ``nodes``: other machines
     that may run phases. ``time_limit_s``: of jobs in which it is built, one after the other; 0 for none."""
+    host = shared_with(host, beside_mib(recipe.project.name))
     recipe, arch_words, notes = for_archs(recipe, archs)
     # The comparison of the recipe with what is wanted may have said so already.
     differs = (
@@ -135,6 +137,7 @@ def make_plan(
         cores=host.cores,
         memory_mib=round(host.memory_mib, 1),
         reserve_mib=round(host.reserve_mib, 1),
+        beside_mib=host.beside_mib,
         budget_mib=round(host.budget_mib, 1),
         page_kib=host.page_kib,
         page_allowance_mib=allowance_mib,

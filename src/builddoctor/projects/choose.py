@@ -13,6 +13,7 @@ import msgspec
 
 from builddoctor.core.errors import ProjectNotFoundError, UsageError
 from builddoctor.core.project import KnownProject, SourceWanted
+from builddoctor.core.units import shell_word
 from builddoctor.projects.catalogue import find_known, known_names, nearest_project, recognise
 
 INDEX = "pypi:"
@@ -50,6 +51,12 @@ def choose(named: str, here: Path, *, source: str = "", version: str = "", offli
         return Choice(known=recognise(path), folder=Path(os.path.expanduser(named)))
     if known is not None:
         return Choice(known=known, wanted=_wanted(known.name, known, "", version, offline))
+    name, _, wanted = named.partition("==")
+    if wanted and (of_pip := find_known(name)) is not None:
+        raise ProjectNotFoundError(
+            f"no such path: {named}; a version is named as an option",
+            hint=f"`builddoctor build {of_pip.name} --version {shell_word(wanted)}`",
+        )
     close = nearest_project(named)
     raise ProjectNotFoundError(
         f"no such path: {named}; nor is it a project that is known by name",

@@ -34,7 +34,7 @@ from builddoctor.core.errors import (
     TraceError,
 )
 from builddoctor.core.events import Header
-from builddoctor.core.limits import COUNTED_BY_KERNEL, MemoryReading, held_by
+from builddoctor.core.limits import MemoryReading, held_by
 from builddoctor.core.phase import Outcome
 from builddoctor.core.request import RunRequest
 from builddoctor.core.toolchain import Toolkit
@@ -177,8 +177,7 @@ def prepare(
     staged = request.strategy == "staged"
     host = stages_folder(cache) if staged else host_overlay(cache, tools)
     # The user's own limit is the build's, not that of nodes beside it.
-    free_mib = min((each.headroom_mib for each in reading.levels if each.kind in COUNTED_BY_KERNEL), default=budget)
-    cluster = _join(request, toolkit, tools, fleet, cores=cores, free_mib=free_mib)
+    cluster = _join(request, toolkit, tools, fleet, cores=cores, free_mib=reading.free_mib)
     # Units that other machines compile wait in as many places here.
     away = cluster.cores() if cluster is not None else 0
     wide = cores + max(away, fleet.cores(cores) if fleet is not None else 0)

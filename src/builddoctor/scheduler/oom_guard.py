@@ -4,6 +4,8 @@ Covers: growth against headroom, the choice of a victim, runaways, the last phas
 processes that cannot be run again, and a limit that the kernel does not keep.
 Does *not* cover: what becomes of a phase that was ended (``scheduler.scheduler``).
 
+The only phase that runs is ended for none of its own growth, but where it would stand still for ever.
+
 Rules for a victim: a phase that grows beyond all expectation first, since the others would be ended for nothing; else
 never the oldest while another will do; among the rest the one that frees most memory for the least lost work.
 """
@@ -58,12 +60,14 @@ class OomGuard:
         headroom_mib: float,
         stall: Stall | None,
         throttled: Throttled | None = None,
+        standstill: Stall | None = None,
         enforced: bool = False,
     ) -> list[Decision]:
         """Take in what each phase holds; say what must end now. At most one phase at a time.
 
         ``headroom_mib``: what counts as left, which is nothing while the build hangs (``stall``). ``throttled``: phases
-        get no further at ``memory.high``. ``enforced``: there is one, and what is beyond it does not simply go on.
+        get no further at ``memory.high``; ``standstill``: nor does the only one, at a limit where the kernel kills
+        nothing. ``enforced``: there is one, and what is beyond it does not simply go on.
         """
         self._take_in(sample)
         overdrawn = [] if enforced else self._overdrawn(headroom_mib, sample.at_s)
@@ -74,6 +78,8 @@ class OomGuard:
             return [runaway]
         if throttled is not None:
             return self._end_throttled(throttled, sample.at_s)
+        if standstill is not None and len(self._running) == 1:
+            return self._end_standstill(standstill, sample.at_s)
         self._growing = {phase_id: run for phase_id, run in self._growing.items() if self._runs(phase_id, run)}
         latency_s = self._latency_s() if self._growing else KILL_LATENCY_S
         growth_mib = sum([run.growth_within_mib(latency_s) for run in self._growing.values()])
@@ -172,6 +178,13 @@ class OomGuard:
         run = self._running.kill(largest if victim is None else victim)
         run.throttled, run.alone = throttled, len(self._running) == 1
         return [Kill(at_s=now_s, phase_id=run.phase.phase_id, reason=KillReason.THROTTLED, throttled=throttled)]
+
+    def _end_standstill(self, standstill: Stall, now_s: float) -> list[Decision]:
+        """End the only phase: it would stand still for ever."""
+        (phase_id,) = self._running
+        run = self._running.kill(phase_id)
+        run.standstill, run.alone = standstill, True
+        return [Kill(at_s=now_s, phase_id=phase_id, reason=KillReason.STALL, stall=standstill)]
 
     def _overdrawn(self, headroom_mib: float, now_s: float) -> list[Decision]:
         """A phase that alone takes more than a limit which the kernel does not keep (``--memory``): said once."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from builddoctor.core.events import Rise, Throttled
+from builddoctor.core.events import Rise, Stall, Throttled
 from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, Phase, PhaseKind
 
@@ -81,6 +81,8 @@ class Running(msgspec.Struct):
     """it was ended as a runaway, for this"""
     throttled: Throttled | None = None
     """it was ended at ``memory.high``, beyond which it gets no further"""
+    standstill: Stall | None = None
+    """it was ended alone at the limit, where it stood still"""
     expected_mib: float = 0.0
     """what it is taken to need at most, without its spread"""
     spread_mib: float = 0.0

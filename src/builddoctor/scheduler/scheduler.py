@@ -47,6 +47,7 @@ from builddoctor.core.events import (
     Queue,
     Requeue,
     ShareSettled,
+    Stall,
     Throttled,
     TimePassed,
     UngatedGone,
@@ -77,7 +78,7 @@ from builddoctor.scheduler.oom_guard import (
 from builddoctor.scheduler.runaway import RunawayWatch
 from builddoctor.scheduler.running_set import Running, RunningSet
 from builddoctor.scheduler.sharing import ROUNDING_MIB, Demand
-from builddoctor.scheduler.thrashing import HighWatch, ThrashState, ThrashWatch, is_at
+from builddoctor.scheduler.thrashing import HighWatch, StandstillWatch, ThrashState, ThrashWatch, is_at
 from builddoctor.scheduler.ungated import UngatedPauses
 from builddoctor.scheduler.unit_release import UnitRelease
 from builddoctor.scheduler.wait_queue import KeptPlace, Waiting, WaitQueue
@@ -102,8 +103,8 @@ LAST_KINDS = frozenset((PhaseKind.HOST, PhaseKind.LINK, PhaseKind.NVLINK))
 """Nothing of the unit comes after these."""
 
 OVERLAP_S = 2.0
-"""Beyond one phase a core only those that are expected to be this short: they fill the gaps between the phases of
-others (docs/adr/0007), and do not take a core from a long one."""
+"""Beyond ``settings.cores`` (builds leave it out: as many as slots), and in the place more that nodes bring, only those
+that are expected to be this short: they fill the gaps between phases of others, and take no core from a long one."""
 
 TOO_BIG_SHARE = 0.7
 """A phase that the kernel killed while it ran alone is too big, if it held this share of the largest budget that this
@@ -158,6 +159,8 @@ class Scheduler:
         self._thrash_state = ThrashState.NONE
         self._high = HighWatch(settings.thrash)
         self._throttled: Throttled | None = None
+        self._standstills = StandstillWatch(settings.thrash)
+        self._standstill: Stall | None = None
         self._high_is_set = self._at_limit = False
         self._said_stalled = False
         self._nodes = Nodes()
@@ -264,7 +267,7 @@ class Scheduler:
 
     def remaining_s(self, phase: Phase) -> float:
         """Time from this phase's start to the end of its unit."""
-        return self._estimator.remaining_s(phase)
+        return self._estimator.remaining_s(phase, keep=False)
 
     def demand(self, *, headroom_mib: float, own_budget_mib: float, held_mib: float, reserve_mib: float) -> Demand:
         """What this build wants of memory that it shares with others. ``own_budget_mib``: were it alone."""
@@ -340,6 +343,8 @@ class Scheduler:
         if self._waiting.leave(phase_id) is self._drains_to:
             self._drains_to = None
         run = self._running.end(phase_id)
+        # Seen of what has ended: says nothing of what runs or starts now.
+        self._throttled = self._standstill = None
         self._deadline.ended(now_s)
         self._ended += event.outcome in (Outcome.OK, Outcome.FAILED)
         decisions = [] if run is None else self._ended_run(run, event)
@@ -361,7 +366,10 @@ class Scheduler:
                 )
                 self._linger(phase, event.at_s)
             return []
-        if run.runaway or run.throttled:
+        if run.runaway or run.throttled or run.standstill:
+            if run.standstill and peak_mib < TOO_BIG_SHARE * self._most_budget_mib and phase_id not in self._redone:
+                # Something else held the memory that it wanted.
+                return self._again(run, event, run.estimate, solo=True)
             if run.alone or (run.runaway and phase_id in self._redone) or not phase.redoable:
                 return self._give_up(run, event, Verdict.RUNAWAY if run.runaway else Verdict.TOO_BIG)
             return self._again(run, event, run.estimate, solo=True)
@@ -416,6 +424,7 @@ class Scheduler:
             peak_mib=size_mib,
             rise=run.runaway,
             throttled=run.throttled,
+            standstill=run.standstill,
         )
         return [give_up]
 
@@ -635,7 +644,12 @@ class Scheduler:
         self._most_budget_mib = max(self._most_budget_mib, self._budget_mib)
         stall = self._thrash.stall if self._thrash_state is ThrashState.ACT else None
         decisions = self._guard.look(
-            event, headroom_mib=headroom_mib, stall=stall, throttled=self._throttled, enforced=self._high_is_set
+            event,
+            headroom_mib=headroom_mib,
+            stall=stall,
+            throttled=self._throttled,
+            standstill=self._standstill,
+            enforced=self._high_is_set,
         )
         if not self._running.killing:
             decisions += self._last_phase_gives_way(event, headroom_mib)
@@ -710,6 +724,13 @@ class Scheduler:
         running = len(self._running)
         self._thrash_state = self._thrash.look(event, ended=self._ended, running=running)
         self._throttled = self._high.look(event, ended=self._ended, running=running)
+        self._standstill = self._standstills.look(
+            event,
+            hangs=self._thrash_state is ThrashState.ACT,
+            ended=self._ended,
+            running=running,
+            held_mib=sum(run.rss_mib for run in self._running.values()),
+        )
         self._high_is_set = event.high is not None
         at_high = event.high is not None and is_at(event.high, self._settings.thrash)
         self._at_limit = at_high or event.headroom_share < self._settings.thrash.high_headroom_share

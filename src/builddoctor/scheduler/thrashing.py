@@ -1,6 +1,7 @@
 """A build that hangs at its memory limit instead of dying of it. Pure.
 
-Covers: when to act as if there were no headroom, and for how long; a phase that is stuck at ``memory.high``.
+Covers: when to act as if there were no headroom, and for how long; a phase that is stuck at ``memory.high``, or alone
+at its limit.
 Does *not* cover: reading counters (``system.pressure``). Pressure alone never leads to anything: kernels without CPU
 accounting report 99 % for ever (oomd#119), and a host's pressure may have another cause.
 """
@@ -87,6 +88,38 @@ class HighWatch:
 def is_at(level: HighLevel, rules: ThrashRules) -> bool:
     """What takes memory now is held back."""
     return level.headroom_mib < rules.high_headroom_share * level.limit_mib
+
+
+class StandstillWatch:
+    """The only phase that runs, at a limit where the kernel drops what it reads in again at once, and kills nothing.
+
+    Seen with a `cc1plus` that needs 1501 MiB where 1410 are left to it (cgroup v1, Linux 6.18): 360 MiB/s read in
+    again, and in 45 s it grew by 0.2 MiB and ran for 0.2 s (docs/results/projects.md).
+    """
+
+    def __init__(self, rules: ThrashRules) -> None:
+        self._rules = rules
+        self._since: PressureSampled | None = None
+        self._most_mib = 0.0
+        self._ended = 0
+
+    def look(self, reading: PressureSampled, *, hangs: bool, ended: int, running: int, held_mib: float) -> Stall | None:
+        """What is read in again, where it stands still; None where it does not, or not yet. ``hangs``: the build does.
+        ``ended``: phases that ended so far. ``held_mib``: by the phases that run."""
+        rules, since = self._rules, self._since
+        left = reading.headroom_share >= rules.standstill_headroom_share
+        if running != 1 or not hangs or left or reading.refault_mib is None:
+            self._since = None
+            return None
+        grown = held_mib > self._most_mib * (1 + rules.standstill_growth_share)
+        if since is None or since.refault_mib is None or grown or ended != self._ended:
+            self._since, self._most_mib, self._ended = reading, held_mib, ended
+            return None
+        passed_s = reading.at_s - since.at_s
+        rate_mib_s = (reading.refault_mib - since.refault_mib) / max(passed_s, 1e-9)
+        if passed_s < rules.standstill_s or rate_mib_s < rules.refault_mib_s:
+            return None
+        return Stall(over_s=round(passed_s, 1), refault_mib_s=round(rate_mib_s, 1))
 
 
 class ThrashWatch:

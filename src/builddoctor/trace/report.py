@@ -11,6 +11,7 @@ Sizes are MiB, times seconds since the build began.
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Literal
 
 import msgspec
@@ -206,6 +207,13 @@ class TraceReport(msgspec.Struct, kw_only=True):
     """of units, by id: ``trace.commands.command_of``"""
     kept: dict[int, InputsKept] = {}
     """inputs that were kept, by phase"""
+
+    @property
+    def name(self) -> str:
+        """As commands take it: its id where it lies in builddoctor's own folder, else its file."""
+        trace_id = self.header.trace_id
+        path = self.summary.trace if self.summary is not None else ""
+        return path if path and PurePosixPath(path).stem.rpartition("-")[2] != trace_id else trace_id
 
     @property
     def exit_code(self) -> int | None:

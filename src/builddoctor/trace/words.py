@@ -121,6 +121,8 @@ def give_up_reason(event: GiveUp) -> str:
         return "killed, and it reads or writes a pipe: it cannot be run again"
     if event.throttled is not None:
         return throttled_words(event.throttled)
+    if event.standstill is not None:
+        return f"alone it stood still at {event.peak_mib:.0f} MiB: {stall_words(event.standstill)}"
     return f"killed at {event.peak_mib:.0f} MiB while it ran alone"
 
 

@@ -65,7 +65,8 @@ def plan_page(plan: Plan, *, width: int, signs: Signs, trust: str = "") -> list[
 def _what(plan: Plan, trust: str) -> Iterator[Row]:
     kind = f"{plan.host_arch}, " if plan.host_arch else ""
     memory = f"{format_mib(plan.memory_mib)}: {format_mib(plan.budget_mib)} of it for compilers"
-    kept = f"{format_mib(plan.reserve_mib)} stay free"
+    beside = f"{format_mib(plan.beside_mib)} for what starts them, " if plan.beside_mib else ""
+    kept = f"{beside}{format_mib(plan.reserve_mib)} stay free"
     yield "machine", f"{kind}{plan.cores} core{'s' * (plan.cores != 1)}, {memory}, {kept}", ""
     runs = f", {plan.runs} run{'s' * (plan.runs != 1)}" if plan.provenance == "measured" and plan.runs else ""
     yield "recipe", f"{plan.recipe}: {OF_PROVENANCE[plan.provenance]}{runs}", ""

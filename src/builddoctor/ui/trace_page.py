@@ -212,7 +212,7 @@ def _evidence(verdict: Diagnosis, width: int, folder: str) -> list[Text]:
 
 
 def _more(report: TraceReport) -> list[Text]:
-    name = shell_word(report.header.trace_id)
+    name = shell_word(report.name)
     return [Text(), Text(f"more: builddoctor trace units {name}   builddoctor trace view {name}", style="dim")]
 
 
@@ -231,7 +231,7 @@ def failure_lines(report: TraceReport, verdict: Diagnosis, *, width: int) -> lis
         lines += [Text(" " * 10 + escaped(first.command))] if first.command else []
     rest = len(verdict.fixes) - 1
     ways = f" and {rest} more way{'s' * (rest > 1)}" if rest > 0 else ""
-    more = f"builddoctor trace show {shell_word(report.header.trace_id)}   (the evidence{ways})"
+    more = f"builddoctor trace show {shell_word(report.name)}   (the evidence{ways})"
     return [*(line.plain for line in lines), f"  {'more':<8}{more}"]
 
 

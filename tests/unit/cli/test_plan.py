@@ -106,6 +106,8 @@ def test_no_recipe_says_how_to_make_one(shelf: Path, capsys: pytest.CaptureFixtu
     assert "builddoctor recipe from-trace" in said
     assert main(["plan", "nattn"]) == 89
     assert "did you mean natten?" in capsys.readouterr().err
+    assert main(["plan", "natten==0.21.1"]) == 89
+    assert "`builddoctor plan natten --version 0.21.1`" in capsys.readouterr().err
 
 
 def test_other_architectures_are_said_and_widen_the_ranges(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -243,7 +243,7 @@ def test_the_last_words_need_a_trace_that_can_be_read(traces: Path, tmp_path: Pa
     assert last_words("\0") == []
     failed = BuildEnded(at_s=17.0, summary=summary(result=BuildResult.FAILED, exit_code=3))
     path = lay(tmp_path / "t.jsonl", *records(trace_id="ddd444"), failed)
-    assert last_words(str(path))[-1].startswith("  more    builddoctor trace show ddd444")
+    assert last_words(str(path))[-1].startswith("  more    builddoctor trace show /tmp/t.jsonl ")
 
 
 def test_a_build_that_failed_keeps_its_exit_code_where_we_cannot_say_why(

@@ -9,12 +9,20 @@ import pytest
 
 from builddoctor.core.phase import PhaseKind
 from builddoctor.core.plan import Plan
-from builddoctor.core.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe
+from builddoctor.core.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject
 from builddoctor.machines.named import NominalMachine, load_machine
 from builddoctor.plans.gated import gated
-from builddoctor.plans.inputs import PlanHost, figures_only, host_of_machine, host_of_profile, limited, scaled
+from builddoctor.plans.inputs import (
+    PlanHost,
+    figures_only,
+    host_of_machine,
+    host_of_profile,
+    limited,
+    scaled,
+)
 from builddoctor.plans.planner import make_plan
 from builddoctor.plans.staged import GAP_S, UngatedWork, listed_s
+from builddoctor.projects.catalogue import BESIDE_TORCH_MIB
 from builddoctor.scheduler.budget import window
 from builddoctor.simulate.baselines import fixed
 from builddoctor.simulate.of_recipe import workload
@@ -93,10 +101,23 @@ def test_a_plan_agrees_with_the_simulation_by_phases() -> None:
     after all. Its -j2 survived since the two largest units never met at their peaks; a plan takes what is safe
     whichever units meet.
     """
-    made = plan(engine(), host(8, 8192.0))
+    made = plan(engine(), host(8, 8192.0 + BESIDE_TORCH_MIB))
     assert 172.0 <= made.makespan_s <= 313.0
     assert made.static is not None
     assert made.static.jobs == sum(largest <= 8192.0 for largest in (4124.0, 4124.0 + 3635.0))
+
+
+def test_what_starts_the_compilers_is_not_for_them() -> None:
+    """pip and a Python with torch stay there while compilers run; of a project that nobody knows nothing is said."""
+    units = recipe(unit("a.cu", phase(1900.0, 9.0)))
+    unknown = plan(units, host(2, 2200.0))
+    known = plan(msgspec.structs.replace(units, project=RecipeProject(name="mamba-ssm")), host(2, 2200.0))
+    assert (unknown.beside_mib, unknown.too_big) == (0.0, ())
+    assert (known.beside_mib, known.budget_mib) == (BESIDE_TORCH_MIB, unknown.budget_mib - BESIDE_TORCH_MIB)
+    assert known.too_big
+    larger = [each for each in known.alternatives if each.memory_mib > 2.5 * 1024]
+    assert larger
+    assert all(each.makespan_s is not None for each in larger)
 
 
 def test_a_list_is_what_fixed_jobs_do() -> None:

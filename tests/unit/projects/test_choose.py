@@ -73,6 +73,7 @@ def test_any_package_of_the_index_may_be_named(tmp_path: Path) -> None:
     [
         ("flash-atn", {}, "no such path: flash-atn", "did you mean `builddoctor build flash_attn`"),
         ("zzz", {}, "no such path", "transformer_engine"),
+        ("flash-attn==2.8.3", {}, "a version is named as an option", "`builddoctor build flash_attn --version 2.8.3`"),
         (" ", {}, "empty", "builddoctor build ."),
         ("te", {"source": "missing"}, "no sources at missing", "an archive"),
     ],

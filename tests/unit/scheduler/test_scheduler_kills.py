@@ -24,6 +24,7 @@ from builddoctor.core.events import (
 )
 from builddoctor.core.phase import Estimate, Outcome, Phase, PhaseKind
 from builddoctor.scheduler.scheduler import DRAIN_AFTER_S, Scheduler
+from builddoctor.trace.words import give_up_reason
 from support.schedulers import handle, scheduler_of
 from unit.builders import TableEstimator, asked, ended, phase, sampled
 
@@ -339,6 +340,42 @@ def test_the_only_phase_stuck_at_memory_high_is_ended_and_given_up() -> None:
     assert give_up.throttled.source == HIGH.source
 
 
+def at_the_limit(scheduler: Scheduler, rss_mib: dict[int, float], seconds: int, *, from_s: float) -> list[Decision]:
+    """So long at a limit where a third of a GiB a second is read in again; then a look at memory."""
+    for second in range(seconds):
+        reading = PressureSampled(
+            full_s=0.4 * second, refault_mib=330.0 * second, fullness=1.0, headroom_share=0.0007, some_s=0.5 * second
+        )
+        feed(scheduler, reading, from_s + second)
+    return feed(scheduler, sampled(rss_mib, headroom_mib=1), from_s + seconds)
+
+
+def test_the_only_phase_that_stands_still_at_the_limit_is_ended_and_given_up() -> None:
+    """The kernel reads in again what it drops, kills nothing, and the phase would stand there for ever."""
+    scheduler = running({1: 1000})
+    feed(scheduler, sampled({1: 900}, headroom_mib=1), 19.0)
+    assert not of_kind(at_the_limit(scheduler, {1: 900}, 100, from_s=20.0), Kill)
+    (kill,) = of_kind(at_the_limit(scheduler, {1: 900}, 140, from_s=120.0), Kill)
+    assert (kill.phase_id, kill.reason) == (1, KillReason.STALL)
+    assert kill.stall is not None
+    (give_up,) = of_kind(feed(scheduler, ended(1, Outcome.KILLED_BY_US, 900), 261.0), GiveUp)
+    assert give_up.verdict == "too-big"
+    assert "alone it stood still at 900 MiB: 330 MiB/s are read in again" in give_up_reason(give_up)
+
+
+def test_a_small_phase_that_stands_still_is_run_again_once() -> None:
+    """What it wanted was held by something else: that may be gone."""
+    scheduler = running({1: 300})
+    feed(scheduler, sampled({1: 200}, headroom_mib=1), 19.0)
+    assert of_kind(at_the_limit(scheduler, {1: 200}, 240, from_s=20.0), Kill)
+    (again,) = of_kind(feed(scheduler, ended(1, Outcome.KILLED_BY_US, 200), 261.0), Requeue)
+    assert again.solo
+    feed(scheduler, TimePassed(), 262.0)
+    feed(scheduler, sampled({1: 200}, headroom_mib=1), 263.0)
+    assert of_kind(at_the_limit(scheduler, {1: 200}, 240, from_s=300.0), Kill)
+    assert of_kind(feed(scheduler, ended(1, Outcome.KILLED_BY_US, 200), 541.0), GiveUp)
+
+
 @pytest.mark.trap(8)
 def test_of_several_phases_stuck_at_memory_high_one_is_run_again_alone() -> None:
     """The others may go on once it is gone; alone it will show whether it fits."""
@@ -348,6 +385,8 @@ def test_of_several_phases_stuck_at_memory_high_one_is_run_again_alone() -> None
     requeue = feed(scheduler, ended(2, Outcome.KILLED_BY_US, 770), 32.2)[0]
     assert isinstance(requeue, Requeue)
     assert requeue.solo
+    # What was seen before is not held against the one that is left.
+    assert not of_kind(feed(scheduler, sampled({1: 20}, headroom_mib=500), 32.3), Kill)
 
 
 @pytest.mark.trap(8)

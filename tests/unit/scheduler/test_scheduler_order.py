@@ -6,6 +6,7 @@ import pytest
 
 from builddoctor.core.events import Admit, Decision, Fact, PhaseAsked, ShareSettled, TimePassed
 from builddoctor.core.phase import Estimate, Phase, PhaseKind
+from builddoctor.estimation.estimator import LearningEstimator
 from builddoctor.scheduler.running_set import RISK
 from builddoctor.scheduler.scheduler import DRAIN_AFTER_S, LINGER_S, Scheduler
 from builddoctor.scheduler.wait_queue import FAR, NEAR
@@ -34,6 +35,23 @@ def admitted(actions: list[Decision]) -> list[int]:
 
 def ask(phase_id: int, unit_id: str, kind: PhaseKind = PhaseKind.CICC) -> PhaseAsked:
     return PhaseAsked(phase=phase(phase_id, kind, unit_id=unit_id))
+
+
+def test_whoever_looks_changes_nothing() -> None:
+    """How long a unit still takes is guessed by what phases took so far, and a guess that decides stands for a while.
+    One that only the screen asked for does not: a trace would not be decided alike again."""
+
+    def left_s(*, looked_at: bool) -> float:
+        scheduler = scheduler_of(LearningEstimator(), slots=1, budget_mib=1000)
+        for phase_id, unit_id in ((1, "unit"), (2, "other"), (3, "unit")):
+            feed(scheduler, ask(phase_id, unit_id, PhaseKind.HOST))
+        feed(scheduler, ended(1), 1.0)
+        if looked_at:
+            scheduler.remaining_s(phase(3, PhaseKind.HOST, unit_id="unit"))
+        feed(scheduler, ended(2), 2.0)
+        return scheduler.remaining_s(phase(3, PhaseKind.HOST, unit_id="unit"))
+
+    assert left_s(looked_at=True) == left_s(looked_at=False)
 
 
 def test_the_places_beyond_cores_are_for_short_phases() -> None:

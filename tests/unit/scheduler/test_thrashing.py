@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from builddoctor.core.events import HighLevel, PressureSampled, Throttled
 from builddoctor.core.settings import ThrashRules
-from builddoctor.scheduler.thrashing import HighWatch, ThrashState, ThrashWatch
+from builddoctor.scheduler.thrashing import HighWatch, StandstillWatch, ThrashState, ThrashWatch
 from builddoctor.trace.words import throttled_words
 
 NONE, ACT, HOLD = ThrashState.NONE, ThrashState.ACT, ThrashState.HOLD
@@ -157,6 +159,45 @@ def test_a_counter_that_falls_does_nothing() -> None:
     build.go(9, full_share=0.9, headroom_share=0.1)
     build.full_s = 0.0
     assert set(build.go(10, full_share=0.9, headroom_share=0.1)) == {NONE}
+
+
+@pytest.mark.parametrize(
+    ("changed", "stands"),
+    [
+        ({}, True),
+        ({"hangs": False}, False),
+        ({"running": 2}, False),
+        ({"headroom_share": 0.02}, False),
+        ({"refault_mib_s": 5.0}, False),
+        ({"refault_mib_s": None}, False),
+        ({"grows_mib_s": 0.5}, False),
+        ({"ends": 60}, False),
+        ({"seconds": 119}, False),
+    ],
+)
+def test_a_phase_stands_still_where_all_says_so_for_two_minutes(changed: dict[str, Any], stands: bool) -> None:
+    """It is alone, the build hangs, nothing is left, memory is read in again, nothing ends, and it does not grow."""
+    case: dict[str, Any] = {
+        "hangs": True,
+        "running": 1,
+        "headroom_share": 0.0007,
+        "refault_mib_s": 330.0,
+        "grows_mib_s": 0.005,
+    }
+    case = {**case, "seconds": 121, "ends": 1000, **changed}
+    watch, found = StandstillWatch(ThrashRules()), None
+    for second in range(case["seconds"]):
+        rate = case["refault_mib_s"]
+        reading = PressureSampled(
+            at_s=float(second),
+            headroom_share=case["headroom_share"],
+            refault_mib=None if rate is None else rate * second,
+        )
+        held_mib = 1400.0 + case["grows_mib_s"] * second
+        ended = int(second >= case["ends"])
+        found = watch.look(reading, hangs=case["hangs"], ended=ended, running=case["running"], held_mib=held_mib)
+    assert (found is not None) == stands
+    assert found is None or found.refault_mib_s == pytest.approx(330.0)
 
 
 class HeldBack:

@@ -201,9 +201,11 @@ def test_memory_for_those_that_wait_is_kept() -> None:
     assert pauser.need_mib == 100 + 1.5 * 100
 
 
-@pytest.mark.parametrize("name", ["bash", "sh", "make", "ninja", "python3.11", "cargo", "cmake", "as", "sccache"])
+@pytest.mark.parametrize(
+    "name", ["bash", "sh", "make", "ninja", "python3.11", "cargo", "cmake", "as", "sccache", "fatbinary"]
+)
 def test_shells_and_build_tools_are_never_stopped(name: str) -> None:
-    """Nor what stands at the end of a pipe."""
+    """Nor what stands at the end of a pipe, or ends its unit's work in a second."""
     assert not may_be_stopped(name)
 
 

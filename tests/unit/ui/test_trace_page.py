@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from builddoctor.core.events import BuildEnded, BuildResult, Note, NoteLevel
@@ -32,7 +33,10 @@ EVIL = "\x1b]0;owned\x07\x9b2J\r\n\u202e<script>alert(1)</script>"
 
 def given_up(name: str = "/src/a.cu", **fields: object) -> TraceReport:
     """A build that failed for a phase that does not fit, with a bit of everything."""
-    end = BuildEnded(at_s=20.0, summary=summary(result=BuildResult.FAILED, exit_code=2, verdict="too-big", wall_s=20.0))
+    told = summary(
+        result=BuildResult.FAILED, exit_code=2, verdict="too-big", wall_s=20.0, trace="/t/20250101-abc123.jsonl"
+    )
+    end = BuildEnded(at_s=20.0, summary=told)
     records: list[tr.Events] = [
         unit(source=name, output=name),
         *(asked(1), admitted(1), tick(2.5, 500), tr.killed(at_s=3.0, phase_id=1, reason=f"90 MiB left {name}")),
@@ -131,6 +135,17 @@ def test_the_last_words_of_a_failed_build_are_what_matters() -> None:
     lines = failure_lines(report, judge(report), width=200)
     assert [line.split()[0] for line in lines] == ["died", "why", "next", "more"]
     assert lines[-1] == "  more    builddoctor trace show abc123   (the evidence and 2 more ways)"
+
+
+def test_a_trace_elsewhere_is_named_by_its_file_on_the_page_and_in_the_last_words() -> None:
+    """An id is looked up in builddoctor's own folder alone."""
+    report = given_up()
+    assert report.summary is not None
+    report.summary = msgspec.structs.replace(report.summary, trace="/b/my build.jsonl")
+    assert failure_lines(report, judge(report), width=200)[-1].startswith(
+        "  more    builddoctor trace show '/b/my build.jsonl' "
+    )
+    assert "builddoctor trace view '/b/my build.jsonl'" in page(report)[-1]
 
 
 @pytest.mark.parametrize("width", [40, 60, 100, 200])

@@ -2,7 +2,8 @@
 
 Covers: the projects of this folder, one TOML file each; names in any spelling, the nearest name to one that is unknown,
 and recognising a folder: by the name that its pyproject.toml or setup.py gives it, else by files that only this project
-has. A name that is in use elsewhere too (``torch``, ``te``) counts only together with those files.
+has. A name that is in use elsewhere too (``torch``, ``te``) counts only together with those files. Also what a
+project's own build holds beside its compilers.
 To add a project, write one file; ``core.project`` has the keys. Another package adds a project by an entry point
 of the group ``builddoctor.projects`` that names a ``KnownProject``. It is skipped where a shipped project has its name,
 or where it cannot be loaded.
@@ -68,6 +69,22 @@ def find_known(name: str) -> KnownProject | None:
         if wanted in {_plain(each) for each in (project.name, project.title, *project.aliases)}:
             return project
     return None
+
+
+BESIDE_TORCH_MIB = 390.0
+BESIDE_WHEEL_MIB = 180.0
+"""What builddoctor, pip and the build's own Python held while compilers ran, at the median: 382 to 393 MiB where torch
+was imported (mamba-ssm, causal-conv1d), 178 of LightGBM by scikit-build-core (docs/results/projects.md)."""
+
+
+def beside_mib(name: str) -> float:
+    """Held beside this project's compilers by what starts them; 0 where that is not known."""
+    known = find_known(name)
+    if known is None:
+        return 0.0
+    if known.needs_torch or "torch" in known.optional_packages:
+        return BESIDE_TORCH_MIB
+    return BESIDE_WHEEL_MIB if known.package else 0.0
 
 
 def nearest_project(name: str) -> str:

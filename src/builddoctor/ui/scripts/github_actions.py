@@ -81,7 +81,7 @@ def render_workflow(recipe: Recipe, plan: Plan, how: RenderWith) -> str:
     values = {
         "MINUTES": str(min(MOST_MINUTES, minutes)),
         "IMAGE": _yaml(how.image or image_for(recipe)),
-        "MEMORY": str(math.floor(plan.budget_mib + plan.reserve_mib * 3 / 4)),
+        "MEMORY": str(math.floor(plan.budget_mib + plan.beside_mib + plan.reserve_mib * 3 / 4)),
         "CORES": str(plan.cores),
         "CHECKOUT": _checkout(how),
         "PACKAGES": " ".join(map(word, how.packages)),

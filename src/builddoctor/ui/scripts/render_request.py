@@ -91,6 +91,8 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """of one unit: with less nothing goes"""
     spare_mib: int
     """kept free on top: half of what the plan keeps free, the other half being for what runs there already"""
+    beside_mib: int
+    """held by what starts the compilers"""
     least_mib: int
     """a machine has to have that much free"""
     threads: int
@@ -99,9 +101,14 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     time_s: int
 
     @property
+    def beside_words(self) -> str:
+        """Within a list of what memory is for."""
+        return f"{self.beside_mib} for what starts them, " if self.beside_mib else ""
+
+    @property
     def wanted_mib(self) -> int:
         """Free memory that the plan counts on."""
-        return self.peak_mib + self.spare_mib
+        return self.peak_mib + self.beside_mib + self.spare_mib
 
 
 def needs_of(recipe: Recipe, plan: Plan, how: RenderWith) -> Needs:
@@ -112,12 +119,14 @@ def needs_of(recipe: Recipe, plan: Plan, how: RenderWith) -> Needs:
     if how.with_builddoctor or not plan.stages:
         peak = max(plan.peak_range_mib.high, plan.peak_mib)
     # A unit that runs alone may take of what should stay free: then less than half of that is left.
-    spare = min(plan.reserve_mib, max(0.0, plan.memory_mib - max(peak, largest))) / 2
+    spare = min(plan.reserve_mib, max(0.0, plan.memory_mib - plan.beside_mib - max(peak, largest))) / 2
+    beside = math.ceil(plan.beside_mib)
     return Needs(
         peak_mib=math.ceil(max(peak, largest)),
         largest_mib=math.ceil(largest),
         spare_mib=math.ceil(spare),
-        least_mib=_least(largest, spare),
+        beside_mib=beside,
+        least_mib=_least(largest, spare) + beside,
         threads=min((stage.threads for stage in plan.stages), default=plan.threads),
         jobs=plan.static.jobs if plan.static is not None else 1,
         time_s=math.ceil(_longest_s(plan, how) + AROUND_S),
@@ -129,7 +138,7 @@ def refuse_too_big(recipe: Recipe, plan: Plan) -> None:
     if not plan.too_big:
         return
     tallest = max((max(phase.peak_mib, phase.high_mib) for unit in recipe.units for phase in unit.phases), default=0.0)
-    least = _least(tallest + plan.page_allowance_mib, plan.reserve_mib)
+    least = _least(tallest + plan.page_allowance_mib, plan.reserve_mib) + math.ceil(plan.beside_mib)
     shown = "; ".join(escaped(each) for each in plan.too_big[:3])
     more = f" and {len(plan.too_big) - 3} more" if len(plan.too_big) > 3 else ""
     raise MemoryBudgetError(

@@ -138,8 +138,9 @@ def sources(recipe: Recipe, plan: Plan) -> list[str]:
 
 def memory(plan: Plan) -> str:
     """What the plan hands out, and what it keeps free."""
+    beside = f"{format_mib(plan.beside_mib)} are for what starts them, " if plan.beside_mib else ""
     return (
-        f"Compilers may hold {format_mib(plan.budget_mib)} together; {format_mib(plan.reserve_mib)} of "
+        f"Compilers may hold {format_mib(plan.budget_mib)} together; {beside}{format_mib(plan.reserve_mib)} of "
         f"{format_mib(plan.memory_mib)} stay free."
     )
 

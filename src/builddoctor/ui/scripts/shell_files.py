@@ -78,7 +78,7 @@ def render_slurm(recipe: Recipe, plan: Plan, how: RenderWith) -> str:
     """The script for ``sbatch``. Raises MemoryBudgetError or RecipeError."""
     needs = needs_of(recipe, plan, how)
     spare_mib = math.ceil(plan.reserve_mib)
-    memory_mib = needs.peak_mib + spare_mib
+    memory_mib, others = needs.peak_mib + needs.beside_mib + spare_mib, needs.beside_words
     minutes = math.ceil(needs.time_s / 60)
     lines = [
         "#!/bin/sh",
@@ -95,7 +95,7 @@ def render_slurm(recipe: Recipe, plan: Plan, how: RenderWith) -> str:
         "#",
         *comments(
             [
-                f"--mem: {needs.peak_mib} MiB for compilers at the worst moment, {spare_mib} MiB free.",
+                f"--mem: {needs.peak_mib} MiB for compilers at the worst moment, {others}{spare_mib} MiB free.",
                 f"--time: {minutes} minutes: the upper end of what is expected, twenty of them for all but compilers.",
                 "",
                 *about(recipe, plan, how),

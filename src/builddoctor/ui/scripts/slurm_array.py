@@ -211,7 +211,10 @@ def render_slurm_array(cells: Sequence[ArrayCell], *, time_limit_s: float = 0.0)
     Raises MemoryBudgetError or RecipeError, as for one build.
     """
     needs = [needs_of(cell.recipe, cell.plan, cell.how) for cell in cells]
-    asked = [each.peak_mib + math.ceil(cell.plan.reserve_mib) for each, cell in zip(needs, cells, strict=True)]
+    asked = [
+        each.peak_mib + each.beside_mib + math.ceil(cell.plan.reserve_mib)
+        for each, cell in zip(needs, cells, strict=True)
+    ]
     minutes = math.ceil((time_limit_s or max(each.time_s for each in needs)) / 60)
     grace_s = math.ceil(min(GRACE_S, GRACE_SHARE * 60 * minutes))
     attempts = max(LEAST_ATTEMPTS, 2 * max(cell.plan.attempts or 1 for cell in cells))

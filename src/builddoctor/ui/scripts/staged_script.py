@@ -126,12 +126,12 @@ look_for_room
 """
 
 _FIT = """\
-# The plan counts on @WANTED@ MiB: @PEAK@ for compilers, @SPARE@ kept free.
+# The plan counts on @WANTED@ MiB: @PEAK@ for compilers, @BESIDE_WORDS@@SPARE@ kept free.
 budget=
 if [ -n "$room" ] && [ "$room" -lt @WANTED@ ]; then
   spare=$((room / @SHARE@))
   [ "$spare" -lt @SPARE@ ] || spare=@SPARE@
-  budget=$((room - spare))
+  budget=$((room - spare@BESIDE@))
   if [ "$budget" -lt @LARGEST@ ]; then
     say "$room MiB are free ($limited_by), and one unit alone takes @LARGEST@ MiB: it needs @LEAST@ MiB"
     say "give the build more memory, or MEMORY_MIB=N if there is more than that"
@@ -292,6 +292,8 @@ def _fit(needs: Needs) -> str:
         ("WANTED", needs.wanted_mib),
         ("PEAK", needs.peak_mib),
         ("SPARE", needs.spare_mib),
+        ("BESIDE_WORDS", needs.beside_words),
+        ("BESIDE", f" - {needs.beside_mib}" if needs.beside_mib else ""),
         ("LARGEST", needs.largest_mib),
         ("LEAST", needs.least_mib),
         ("NO_ROOM", NO_ROOM),
