@@ -167,10 +167,12 @@ class Place:
 Found = TypeVar("Found")
 
 
-def await_that(found: Callable[[], list[Found] | None]) -> list[Found]:
+def await_that(
+    found: Callable[[], list[Found] | None], said: Callable[[], object] = lambda: "it did not happen"
+) -> list[Found]:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if (result := found()) is not None:
             return result
         time.sleep(0.02)
-    raise AssertionError("it did not happen")
+    raise AssertionError(said())

@@ -370,4 +370,4 @@ def _check_gone(place: Place, slurm: Slurm) -> None:
         folders = [*place.folder.glob("builddoctor-*"), *place.folder.glob("state/nodes-*")]
         return [*slurm.jobs(), *folders]
 
-    await_that(lambda: None if left() else [])
+    await_that(lambda: None if left() else [], left)

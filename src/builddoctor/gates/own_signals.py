@@ -7,7 +7,9 @@ or signals to what it has started (``gates.guardian``, ``gates.stopping``).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
+from collections.abc import Callable, Iterator
 
 
 def heeded_signals() -> list[signal.Signals]:
@@ -18,26 +20,43 @@ def heeded_signals() -> list[signal.Signals]:
 
 def end_in_order() -> None:
     """Until a build heeds them itself, these signals end the program as Ctrl-C does: through whatever has to be tidied
-    up."""
+    up. Told once is enough: told again, what is being tidied up would be left."""
 
     def leave(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
+        heed_no_more()
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
     for number in heeded_signals():
-        if number != signal.SIGINT:
-            signal.signal(number, leave)
+        signal.signal(number, leave)
 
 
-def heed_no_more(loop: asyncio.AbstractEventLoop) -> None:
-    """Told once is enough: told again, what is being tidied up would be left. What asyncio takes back at its end is the
-    signal's default, which ends the process."""
-    numbers = heeded_signals()
-    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    for number in numbers:
-        loop.remove_signal_handler(number)
+def heed(loop: asyncio.AbstractEventLoop, told: Callable[[signal.Signals], None]) -> None:
+    """``told`` is called by the loop, which runs. Not ``loop.add_signal_handler``: what asyncio takes back at its end
+    is the signal's default, which ends the process wherever it is."""
+
+    def soon(number: int, _frame: object) -> None:
+        loop.call_soon_threadsafe(told, signal.Signals(number))
+
+    for number in heeded_signals():
+        signal.signal(number, soon)
+
+
+def heed_no_more() -> None:
+    """A build that has ended tidies up."""
+    for number in heeded_signals():
         # A function, since what is ignored stays so in programs that are started.
         signal.signal(number, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """What comes meanwhile is heeded afterwards: between what is made, and that somebody knows that it has to be
+    removed. For this thread, while it is the only one; and nothing may be started in it, which would never be told."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, heeded_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def heed_as_usual() -> None:

@@ -32,7 +32,7 @@ from builddoctor.core.units import printable
 from builddoctor.diagnose.from_trace import judge
 from builddoctor.estimation.estimator import LearningEstimator
 from builddoctor.gates.guardian import Guardian, become_subreaper, exit_code_of, hold, lock_own_pages
-from builddoctor.gates.own_signals import end_in_order, heed_as_usual, heed_no_more, heeded_signals
+from builddoctor.gates.own_signals import end_in_order, heed, heed_as_usual, heed_no_more, held_back
 from builddoctor.gates.protocol import Connection, serve
 from builddoctor.projects.metadata import project_version
 from builddoctor.recipes.shelf import Shelved
@@ -123,10 +123,12 @@ def supervise(
     with contextlib.ExitStack() as stack:
         stack.callback(heed_as_usual)
         end_in_order()
-        folder = stack.enter_context(run_folder(env, system))
+        with held_back():
+            folder = stack.enter_context(run_folder(env, system))
         fleet = _fleet(request, env, folder)
         if fleet is not None:
             stack.callback(fleet.close)
+            fleet.meet()
         prepared = prepare(request, env, system, sensor, fleet=fleet)
         if request.doctor:
             ahead = look_ahead(request, {**env, **dict(request.extra_env)}, system, prepared.toolkit)
@@ -284,10 +286,8 @@ class _Build:
         ended = self._ended = asyncio.Event()
         self._tell_start(log)
         log.add(msgspec.structs.replace(self.snapshots.begin(), at_s=log.at_s()))
-        loop = asyncio.get_running_loop()
         # Before the build starts: what comes meanwhile is handled below, when there is something to end.
-        for number in heeded_signals():
-            loop.add_signal_handler(number, self._interrupted, number)
+        heed(asyncio.get_running_loop(), self._interrupted)
         problem: list[BaseException] = []
         guardian = self._guardian = self._guard(screen, socket) if self.joined is None else None
         _raise_descriptor_limit()
@@ -324,7 +324,7 @@ class _Build:
                 # The build's last words say it: it is only kept here.
                 self.trace.write(Note(at_s=log.at_s(), text=line, level=NoteLevel.WARNING))
             await screen.stop()
-            heed_no_more(loop)
+            heed_no_more()
         if problem:
             raise problem[0]
         return self._finished(guardian, session, scanner, log, wall_s, beyond)

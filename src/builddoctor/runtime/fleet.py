@@ -36,29 +36,31 @@ _CANCEL = """trap 'kill $!; scancel "$0"; rm -rf "$1"' TERM INT HUP; sleep infin
 
 
 class StartedFleet:
-    """Those of one build. ``close`` ends them."""
+    """Those of one build, from ``meet`` to ``close``."""
 
     def __init__(self, fleet: Fleet, keys: str, env: Mapping[str, str], folder: Path) -> None:
-        """Starts the meeting point. ``keys``: a folder; empty: keys for this build alone. ``folder``: the build's own.
-
-        Raises ClusterError, FolderNotWritableError.
-        """
+        """``keys``: a folder; empty: keys for this build alone. ``folder``: the build's own."""
         self._fleet = fleet
         self._env = env
         self._logs: Path | None = None
         self._job = ""
         self._companions = Companions(folder)
         self.keys = Path(keys) if keys else folder / "keys"
-        if not keys:
+        self._own_keys = not keys
+        self._folder = folder
+
+    def meet(self) -> None:
+        """Starts the meeting point. Raises ClusterError, FolderNotWritableError."""
+        if self._own_keys:
             make_keys(self.keys)
+        fleet, folder = self._fleet, self._folder
         host = "127.0.0.1" if fleet.kind == "local" else fleet.host or "0.0.0.0"  # noqa: S104 - only keys let in
         listen = f"tls://{f'[{host}]' if ':' in host else host}:0"
         for role in ("server", "node", "client"):
             security_for(listen, self.keys, role)
-        self._folder = folder
         serve = [*_OURS, "cluster", "serve", "--listen", listen, "--keys", str(self.keys)]
         # Dask leaves a folder of its own among the temporary files.
-        self._companions.start(MEETING, serve, env={**env, "TMPDIR": str(folder)})
+        self._companions.start(MEETING, serve, env={**self._env, "TMPDIR": str(folder)})
 
     def join(self, toolkit: str, *, cores: int, free_mib: float) -> str:
         """Starts the nodes, once they can meet; gives the address. ``cores``, ``free_mib``: what this machine has.
