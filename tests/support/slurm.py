@@ -150,7 +150,7 @@ SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
 ReturnToService=2
 JobRequeue=1
-KillWait=10
+KillWait=30
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0

@@ -17,8 +17,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from builddoctor.cluster.client import Cluster
 from builddoctor.cluster.keys import make_keys
 from builddoctor.cluster.node import LEAST_FREE_MIB
+from builddoctor.cluster.parcels import program_digest
+from builddoctor.core.cluster import NODE_PROGRAM
 from builddoctor.core.events import Admit, NodeLost, NodeSeen, PhaseAsked, PhaseEnded, Requeue
 from builddoctor.core.phase import Outcome
 from support.memcg import memory_cgroup
@@ -290,3 +293,27 @@ def test_no_cluster_is_said_before_the_build(tmp_path: Path, keys: Path) -> None
     assert done.returncode == 67
     assert "cluster serve" in done.stderr
     assert not place.output.exists()
+
+
+def test_a_node_that_does_not_answer_keeps_none_from_being_met(tmp_path: Path, keys: Path, meeting: Meeting) -> None:
+    """And is met itself as soon as it does."""
+    place = Place(tmp_path, waits=False)
+    worker = meeting.worker("silent", "--toolkit", str(place.toolkit))
+    meeting.worker("node", "--toolkit", str(place.toolkit))
+    below = psutil.Process(worker.pid).children(recursive=True)
+    (silent,) = [each for each in below if each.cmdline()[1:3] == ["-m", NODE_PROGRAM]]
+    silent.suspend()
+    try:
+        programs = frozenset((program_digest(str(place.toolkit / "bin" / "cudafe++")),))
+        cluster = Cluster(meeting.address, keys, programs=programs)
+        try:
+            (node,) = await_that(lambda: cluster.look()[0] or None)
+            said = await_that(lambda: cluster.look()[1] or None)
+            assert [("does not answer" in each, node.address in each) for each in said] == [(True, False)]
+            assert cluster.known() == [node]
+            silent.resume()
+            assert node in await_that(lambda: nodes if len(nodes := cluster.look()[0]) == 2 else None)
+        finally:
+            cluster.close()
+    finally:
+        silent.resume()

@@ -16,6 +16,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,6 +34,9 @@ from builddoctor.core.errors import ClusterError
 
 JOIN_S = 10
 ASK_S = 5
+"""For what the first phase needs to be known, and for what all others wait for."""
+MEET_S = 1
+"""Later nodes that take longer are met by the next look."""
 
 
 class NodeGoneError(ClusterError):
@@ -99,14 +103,16 @@ class Cluster:
         self._refused: dict[str, str] = {}
         self._sent: dict[str, set[Ticket]] = {}
         self._words: list[str] = []
-        self._asker = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="cluster")
+        self._listed: concurrent.futures.Future[Collection[str]] | None = None
+        self._asked: dict[str, concurrent.futures.Future[NodeFacts]] = {}
+        self._silent: set[str] = set()
         self.gone = False
         """the cluster does not answer any more"""
         self._client = _connect(address, keys)
 
     def cores(self) -> int:
         """Of all nodes that are of use now. Waits."""
-        nodes, self._words = self.look()
+        nodes, self._words = self.look(ASK_S)
         return sum(each.facts.cores for each in nodes)
 
     def known(self) -> list[SeenNode]:
@@ -114,13 +120,12 @@ class Cluster:
         with self._lock:
             return list(self._nodes.values())
 
-    def look(self) -> tuple[list[SeenNode], list[str]]:
-        """The nodes that are there now, and sentences on workers that are of no use, each said once. Waits."""
+    def look(self, within_s: float = MEET_S) -> tuple[list[SeenNode], list[str]]:
+        """The nodes that are there now, and sentences on workers that are of no use, each said once. Waits, and
+        so long for new ones."""
         workers = self._workers()
         words, self._words = [*self._words, *self._news()], []
-        for address in workers:
-            if address not in self._nodes and address not in self._refused:
-                words += self._meet(address)
+        words += self._meet(workers, within_s)
         with self._lock:
             gone = self._nodes.keys() - set(workers)
             lost = [ticket for address in gone for ticket in self._sent.pop(address, ())]
@@ -134,13 +139,20 @@ class Cluster:
     def _workers(self) -> Collection[str]:
         """Addresses of all workers; none while the connection is broken, or made again."""
         if self._client.status == "running":
-            # It waits for as long as a connection takes to come back.
+            if self._listed is None:
+                # It waits for as long as a connection takes to come back.
+                self._listed = _beside(self._list)
             with contextlib.suppress(OSError, TimeoutError, concurrent.futures.TimeoutError, CancelledError):
-                asked = self._asker.submit(self._client.scheduler_info, n_workers=-1)
-                found: Collection[str] = asked.result(ASK_S)["workers"].keys()
-                return found
+                concurrent.futures.wait((self._listed,), timeout=ASK_S)
+                if self._listed.done():
+                    listed, self._listed = self._listed, None
+                    return listed.result()
         self.gone = self._client.status in ("closing", "closed")
         return ()
+
+    def _list(self) -> Collection[str]:
+        found: Collection[str] = self._client.scheduler_info(n_workers=-1)["workers"].keys()
+        return found
 
     def refuse(self, address: str, problem: str) -> None:
         """It is of no use any more, until it comes back under another address."""
@@ -148,9 +160,26 @@ class Cluster:
             self._refused[address] = problem
             self._nodes.pop(address, None)
 
-    def _meet(self, address: str) -> list[str]:
+    def _meet(self, workers: Collection[str], within_s: float) -> list[str]:
+        """All new ones at a time: one that does not answer, or is going, costs the others nothing."""
+        for address in workers:
+            if address not in self._nodes and address not in self._refused and address not in self._asked:
+                self._asked[address] = _beside(partial(self._ask, address))
+        concurrent.futures.wait(self._asked.values(), timeout=within_s)
+        answered = {address: self._asked.pop(address) for address, each in [*self._asked.items()] if each.done()}
+        return [text for address, each in answered.items() for text in self._met(address, each)]
+
+    def _ask(self, address: str) -> NodeFacts:
+        return said_by_node(NodeFacts, self._client.run(node_facts, workers=[address], on_error="raise")[address])
+
+    def _met(self, address: str, asked: concurrent.futures.Future[NodeFacts]) -> list[str]:
         try:
-            facts = said_by_node(NodeFacts, self._client.run(node_facts, workers=[address], on_error="raise")[address])
+            facts = asked.result()
+        except (OSError, TimeoutError) as error:
+            # Asked again by the next look, if it is still there.
+            said = address in self._silent
+            self._silent.add(address)
+            return [] if said else [f"{address} does not answer: {_reason(error)}"]
         except Exception as error:  # noqa: BLE001 - whatever a stranger answers, the build goes on
             self._refused[address] = str(error)
             return [f"{address} is of no use: {_reason(error)}"]
@@ -227,9 +256,25 @@ class Cluster:
             sent = [ticket for each in self._sent.values() for ticket in each]
         for ticket in sent:
             ticket.take_back()
-        self._asker.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(Exception):
             self._client.close(timeout=ASK_S)
+
+
+Result = TypeVar("Result")
+
+
+def _beside(call: Callable[[], Result]) -> concurrent.futures.Future[Result]:
+    """In a thread that nobody waits for at the end: Dask may never answer, once its connection has been let go."""
+    future: concurrent.futures.Future[Result] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="cluster", daemon=True).start()
+    return future
 
 
 Said = TypeVar("Said", Answer, NodeFacts)
