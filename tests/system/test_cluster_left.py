@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
+from builddoctor.cluster.node_program import NodeSettings
 from builddoctor.core.cluster import NODE_PROGRAM
 from support.fake_toolkit import fake_toolkit
 from support.nodes import Meeting, Place
@@ -57,6 +62,23 @@ def test_a_node_that_is_told_again_and_again_to_end(tmp_path: Path, meeting: Mee
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_node_that_is_told_to_end_before_it_has_joined(tmp_path: Path, number: signal.Signals) -> None:
+    """Its meeting point may be gone with the build: it does not wait for that."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(PATIENCE_S)
+        settings = NodeSettings(
+            address=f"tcp://127.0.0.1:{silent.getsockname()[1]}", keys="", cores=1, cuda=(), host=()
+        )
+        words = [sys.executable, "-m", NODE_PROGRAM, msgspec.json.encode(settings).decode()]
+        node = subprocess.Popen(words, env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=subprocess.PIPE, text=True)
+        with silent.accept()[0]:
+            node.send_signal(number)
+            _, said = node.communicate(timeout=PATIENCE_S)
+    assert (node.returncode, said) == (0, "")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_a_killed_node_has_left_goes_when_the_next_one_starts(tmp_path: Path, meeting: Meeting) -> None:
     worker, node, temporary = _joined(tmp_path, meeting)
     node.kill()
@@ -66,7 +88,7 @@ def test_what_a_killed_node_has_left_goes_when_the_next_one_starts(tmp_path: Pat
     options = ["--toolkit", str(tmp_path / "cuda")]
     next_one = meeting.worker("next", *options, prefix=["env", f"TMPDIR={temporary}"])
     assert not left.exists()
-    assert len(list(temporary.iterdir())) == 1
+    assert len(list(temporary.glob("builddoctor-node-*"))) == 1
     next_one.terminate()
     next_one.wait(PATIENCE_S)
     assert not list(temporary.iterdir())

@@ -133,15 +133,21 @@ async def _serve(node: Node, address: str, security: Security | None, folder: Pa
 
 
 async def _until_told(worker: Worker, told: asyncio.Event, node: Node, address: str) -> int:
+    end = asyncio.ensure_future(told.wait())
+    joined = asyncio.ensure_future(worker)
+    await asyncio.wait((joined, end), timeout=JOIN_S, return_when=asyncio.FIRST_COMPLETED)
+    if not joined.done() and end.done():
+        # It may wait for one that is gone as well: whoever ends nodes does not wait as long.
+        return 0
     try:
-        await asyncio.wait_for(worker, JOIN_S)
+        await asyncio.wait_for(joined, 0)
     except (OSError, TimeoutError, asyncio.TimeoutError) as error:
         why = str(error) or f"no answer in {JOIN_S} s"
         say(f"no cluster at {address}: {why}; is `builddoctor cluster serve` running there?")
         return 1
     say(f"serves {address} as {worker.address}: {node.facts.cores} cores, {node.facts.budget_mib:.0f} MiB")
     gone = asyncio.ensure_future(worker.finished())
-    await asyncio.wait((gone, asyncio.ensure_future(told.wait())), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((gone, end), return_when=asyncio.FIRST_COMPLETED)
     if not told.is_set():
         say("the cluster is gone")
         return 1
