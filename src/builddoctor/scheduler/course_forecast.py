@@ -91,25 +91,35 @@ class CourseForecasts:
 
     def __init__(self, running: Iterable[Outlook]) -> None:
         self._running = sorted(running, key=_urgent_first)
-        self._changes = sorted(chain.from_iterable(_changes(each.steps) for each in self._running))
-        self._forecasts: dict[int, CourseForecast] = {}
+        self._kept = 0
+        """so many of the most urgent keep what they hold when they end"""
+        self._forecast: CourseForecast | None = None
+        self._take(sorted(chain.from_iterable(_changes(each.steps) for each in self._running)))
 
     def add(self, started: Outlook) -> None:
         """One more runs; the others have not changed."""
         insort(self._running, started, key=_urgent_first)
-        self._changes = sorted([*self._changes, *_changes(started.steps)])
-        self._forecasts = {}
+        self._take(sorted([*self._changes, *_changes(started.steps)]))
 
     def beside(self, urgency: float) -> CourseForecast:
-        """For a phase of this urgency: what more urgent units free is not for it."""
+        """For a phase of this urgency: what more urgent units free is not for it. Quick where urgencies fall from
+        call to call."""
         count = bisect_left(self._running, -urgency, key=_urgent_first)
-        if count not in self._forecasts:
-            kept = [(each.steps[-1][0], each.size_mib) for each in self._running[:count]]
-            held_mib = sum([each.steps[0][1] for each in self._running])
-            self._forecasts[count] = CourseForecast(
-                held_mib, sorted([*self._changes, *kept]) if kept else self._changes
-            )
-        return self._forecasts[count]
+        if count < self._kept:
+            self._take(self._changes)
+        if self._forecast is None or count > self._kept:
+            for each in self._running[self._kept : count]:
+                self._changes_mib[bisect_left(self._changes, _end(each.steps))] += each.size_mib
+            self._kept = count
+            self._forecast = CourseForecast(self._held_mib, self._until_s, self._changes_mib)
+        return self._forecast
+
+    def _take(self, changes: list[tuple[float, float]]) -> None:
+        self._changes = changes
+        self._until_s = [*[at_s for at_s, _ in changes], math.inf]
+        self._changes_mib = [change_mib for _, change_mib in changes]
+        self._held_mib = sum([each.steps[0][1] for each in self._running])
+        self._kept, self._forecast = 0, None
 
 
 def _urgent_first(outlook: Outlook) -> float:
@@ -117,11 +127,11 @@ def _urgent_first(outlook: Outlook) -> float:
 
 
 class CourseForecast:
-    """What is held from now on: ``held_mib``, and so much more from each moment on; moments ascend."""
+    """What is held from now on: ``held_mib``, and so much more from each moment on; moments ascend, and end never."""
 
-    def __init__(self, held_mib: float, changes: Sequence[tuple[float, float]]) -> None:
-        self._until_s = [*[at_s for at_s, _ in changes], math.inf]
-        self._held_mib = list(accumulate([change_mib for _, change_mib in changes], initial=held_mib))
+    def __init__(self, held_mib: float, moments_s: Sequence[float], changes_mib: Sequence[float]) -> None:
+        self._until_s = moments_s
+        self._held_mib = list(accumulate(changes_mib, initial=held_mib))
         self._most_mib = max(self._held_mib)
 
     def fits(self, candidate: Steps, within_mib: float) -> bool:
@@ -142,5 +152,9 @@ class CourseForecast:
 
 def _changes(steps: Steps) -> list[tuple[float, float]]:
     changes = [(until_s, after_mib - mib) for (until_s, mib), (_, after_mib) in pairwise(steps)]
+    return [*changes, _end(steps)]
+
+
+def _end(steps: Steps) -> tuple[float, float]:
     end_s, last_mib = steps[-1]
-    return [*changes, (end_s, -last_mib)]
+    return end_s, -last_mib
