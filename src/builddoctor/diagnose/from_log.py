@@ -25,7 +25,7 @@ from builddoctor.diagnose.kernel_log import judge_kernel, of_a_build
 from builddoctor.diagnose.killed_compiler import NO_NAME, weigh_kill
 from builddoctor.diagnose.killed_training import builds, in_training, of_host_memory, of_training
 from builddoctor.diagnose.log_facts import SOURCE, LogFacts, Survey
-from builddoctor.diagnose.log_lines import Blocks
+from builddoctor.diagnose.log_lines import Blocks, Quote
 from builddoctor.diagnose.log_scanner import Reading, Scanner
 from builddoctor.diagnose.remedies import ladder, values
 from builddoctor.diagnose.remedy_facts import RemedyFacts
@@ -344,12 +344,14 @@ def _growing(facts: LogFacts) -> Diagnosis | None:
 def _silent(reading: Reading, facts: LogFacts) -> Diagnosis | None:
     """nvcc with --threads: killed or out of disk, it prints nothing and gives 255."""
     step = facts.failed[0].text if facts.failed else ""
-    at = next((text for text in (step, *reading.tail) if SILENT.search(text)), "")
+    numbered = zip(reading.tail_numbers, reading.tail, strict=True)
+    lines = [*facts.failed[:1], *(Quote(line=line, text=text) for line, text in numbered)]
+    at = next((each for each in lines if SILENT.search(each.text)), None)
     nvcc = "nvcc" in facts.command or any("nvcc" in text for text in reading.tail)
-    if not at or not nvcc or facts.threads == 1:
+    if at is None or not nvcc or facts.threads == 1:
         return None
     threads = f"--threads {facts.threads}" if facts.threads is not None else "--threads"
-    number = f"line {facts.failed[0].line}: " if at == step and step else ""
+    said = f"line {at.line}: {at.text[:LONGEST_LINE]}"
     return Diagnosis(
         verdict=Verdict.UNKNOWN,
         confidence=Confidence.MEDIUM,
@@ -357,7 +359,8 @@ def _silent(reading: Reading, facts: LogFacts) -> Diagnosis | None:
         why=f"nvcc with {threads} gives 255 and no text for two causes alike: a phase of it was killed for memory, or "
         "TMPDIR was full. The log cannot tell which",
         cause=SILENT_CAUSE,
-        evidence=[f"{number}{at[:LONGEST_LINE]}", *([str(facts.jobs.quote)] if facts.jobs is not None else [])],
+        root=said,
+        evidence=[said, *([str(facts.jobs.quote)] if facts.jobs is not None else [])],
         fixes=list(TELL_APART),
     )
 

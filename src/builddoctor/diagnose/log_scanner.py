@@ -355,9 +355,14 @@ class _Open:
         if all(inner[: first + 1]) and first < len(texts):
             last = next((place for place, deeper in enumerate(inner) if not deeper), len(texts))
             return [text for text in texts[first:last] if text], last < len(texts)
-        last = next((place for place, text in enumerate(texts) if not text and place > first), len(texts))
+        ends = (place for place, text in enumerate(texts) if place > first and (not text or _BEGINS.match(text)))
+        last = next(ends, len(texts))
         last = min(last, MESSAGE_LINES)
         return texts[first:last], last + 1 < len(texts)
+
+
+_BEGINS = re.compile(r"thread '|note: |warning: |error(?:\[|: )|stack backtrace:$")
+"""what follows a message of Rust's with no empty line between"""
 
 
 def _indent(line: bytes) -> int:
