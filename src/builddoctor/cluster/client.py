@@ -167,7 +167,8 @@ class Cluster:
                 self._asked[address] = _beside(partial(self._ask, address))
         concurrent.futures.wait(self._asked.values(), timeout=within_s)
         answered = {address: self._asked.pop(address) for address, each in [*self._asked.items()] if each.done()}
-        return [text for address, each in answered.items() for text in self._met(address, each)]
+        there = (each for each in answered.items() if each[0] in workers)
+        return [text for address, each in there for text in self._met(address, each)]
 
     def _ask(self, address: str) -> NodeFacts:
         return said_by_node(NodeFacts, self._client.run(node_facts, workers=[address], on_error="raise")[address])
@@ -176,7 +177,7 @@ class Cluster:
         try:
             facts = asked.result()
         except (OSError, TimeoutError) as error:
-            # Asked again by the next look, if it is still there.
+            # Asked again by the next look.
             said = address in self._silent
             self._silent.add(address)
             return [] if said else [f"{address} does not answer: {_reason(error)}"]
