@@ -110,6 +110,32 @@ def build(
     loud = loudness(context)
     archs = archs_of(arch, os.environ)
     named_recipe = options.named_recipe(recipe)
+    # Before sources are fetched, for minutes: what is wrong here stays wrong.
+    request = options.make_request(
+        (),
+        cwd=Path.cwd(),
+        title="",
+        archs=archs,
+        memory=memory,
+        cores=cores,
+        toolkit=toolkit,
+        trace=os.path.abspath(trace) if trace else "",
+        summary="" if dry_run or fetch else summary,
+        ignore_caps=ignore_caps,
+        no_doctor=no_doctor,
+        need_toolkit=True,
+        auto_remedy=auto_remedy,
+        keep_going=keep_going,
+        cache=cache,
+        recipe=recipe,
+        nearest_recipe=True,
+        strategy=strategy,
+        until=until,
+        cluster=cluster,
+        keys=keys,
+        store=store,
+        store_size=store_size,
+    )
     wheels = wheel_dir.absolute() if wheel_dir is not None else None
     choice = choose(project, Path.cwd(), source=source, version=version, offline=offline)
     if dry_run and not fetch and (unfetched := _unfetched(choice)) is not None:
@@ -148,32 +174,14 @@ def build(
         print_data(plan.folder)
         return 0
     loud.notes(plan.notes)
-    request = options.make_request(
-        plan.command,
-        cwd=Path(plan.folder),
+    request = msgspec.structs.replace(
+        request,
+        command=plan.command,
+        cwd=plan.folder,
         title=plan.title,
-        archs=archs,
-        memory=memory,
-        cores=cores,
-        toolkit=toolkit,
-        trace=os.path.abspath(trace) if trace else "",
-        summary="" if dry_run else summary,
-        ignore_caps=ignore_caps,
-        no_doctor=no_doctor,
-        auto_remedy=auto_remedy,
+        extra_env=plan.settings,
         need_toolkit=known is None or not known.compiles_nothing,
-        settings=plan.settings,
-        keep_going=keep_going,
-        cache=cache,
         nvcc_by_path=plan.nvcc_by_path,
-        recipe=recipe,
-        nearest_recipe=True,
-        strategy=strategy,
-        until=until,
-        cluster=cluster,
-        keys=keys,
-        store=store,
-        store_size=store_size,
     )
     if dry_run:
         tools = Toolchain(host_arch=os.uname().machine)

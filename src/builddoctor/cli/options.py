@@ -176,10 +176,8 @@ def make_request(
     no_doctor: bool,
     need_toolkit: bool,
     auto_remedy: bool = False,
-    settings: tuple[tuple[str, str], ...] | None = None,
     keep_going: bool = False,
     cache: Mode = "none",
-    nvcc_by_path: bool = False,
     recipe: str = "",
     nearest_recipe: bool = False,
     strategy: Strategy = "gated",
@@ -191,8 +189,7 @@ def make_request(
 ) -> RunRequest:
     """Check every value before anything starts. Raises UsageError or FolderNotWritableError.
 
-    ``cache``: an object cache. ``settings``: variables of the project's own, architectures included; without them
-    those that any project may read.
+    ``cache``: an object cache. It has the variables for architectures that any project may read.
     """
     if cores is not None and cores < 1:
         raise UsageError(f"--cores {cores}: a build needs at least 1", hint="leave it out to use all cores")
@@ -225,10 +222,9 @@ def make_request(
         auto_remedy=auto_remedy,
         doctor=not no_doctor,
         need_toolkit=need_toolkit,
-        extra_env=settings if settings is not None else tuple(arch_environment(archs).items()),
+        extra_env=tuple(arch_environment(archs).items()),
         keep_going=keep_going,
         cache=cache,
-        nvcc_by_path=nvcc_by_path,
         recipe=recipe,
         nearest_recipe=nearest_recipe,
         strategy=strategy,

@@ -210,6 +210,18 @@ def test_a_dry_run_names_the_recipe_it_would_go_by(capsys: pytest.CaptureFixture
     assert "kept" not in shown.out
 
 
+@pytest.mark.parametrize("more", ["--dry-run", "--fetch", ""])
+@pytest.mark.parametrize("wrong", ["--memory 8GG", "--cores 0", "--until soon"])
+def test_what_is_wrong_is_said_before_sources_are_fetched(
+    capsys: pytest.CaptureFixture[str], wrong: str, more: str
+) -> None:
+    """Those of some projects take minutes."""
+    assert main(["build", "flash_attn", *wrong.split(), *more.split()]) == UsageError.exit_code
+    shown = capsys.readouterr()
+    assert wrong.split()[1] in shown.err
+    assert "sources" not in shown.err
+
+
 @pytest.mark.parametrize("arguments", ["build missing --dry-run", "build project --dry-run --arch sm90"])
 def test_a_dry_run_has_the_same_errors(capsys: pytest.CaptureFixture[str], arguments: str) -> None:
     """What would stop the build is said before it."""
