@@ -49,7 +49,8 @@ How much host memory a CUDA build takes, how many jobs (`MAX_JOBS`, `-j`) are sa
 
 FOOT = """\
 `≈`: some figures were derived and not measured; below is which. *No*: its largest process does not fit. Times are
-worked out from the processor time of each compiler on the machine that measured. For yours,
+worked out from the processor time of each compiler on the machine that measured, and of those one was twice as fast as
+another (flash-attention's figures are of the faster). For yours,
 `builddoctor plan PROJECT` says it with its cores and memory, and `builddoctor build PROJECT` builds with these figures.
 In most of these builds the largest process is a cicc. None of nvcc's options that were tried makes it take less
 ([measured](results/flags.md)).

@@ -58,11 +58,6 @@ TE_MULTI = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 WRITTEN_IN = ("sm_75", "sm_80", "sm_87", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
 """What mamba-ssm 2.3.2 and causal-conv1d 1.7 are built for with CUDA 13, whatever is asked for (their setup.py)."""
 
-FLASH_UNIT = re.compile(
-    r"csrc/flash_attn/src/flash_(?P<kind>fwd_split|fwd|bwd)_hdim(?P<dim>\d+)_(?P<type>fp16|bf16)(?P<causal>_causal)?_sm80\.cu"
-)
-FLASH_DIMS = (32, 64, 96, 128, 192, 256)
-
 Derive = Callable[[Recipe], Recipe]
 
 
@@ -111,19 +106,6 @@ def _unit_for(unit: RecipeUnit, archs: Sequence[str], *, of: Sequence[str]) -> R
     return msgspec.structs.replace(
         unit, archs=tuple(sorted(archs)), phases=(*common[:before], *device, *common[before:])
     )
-
-
-def all_of_flash_attention(recipe: Recipe) -> Recipe:
-    """All 72 kernels: bf16 as fp16, causal as not causal, a head dimension that was not measured as the next larger."""
-    measured = {unit.place: unit for unit in recipe.units}
-    units: list[RecipeUnit] = []
-    for kind in ("fwd", "bwd", "fwd_split"):
-        for causal in ("", "_causal"):
-            for dim in FLASH_DIMS:
-                for number in ("fp16", "bf16"):
-                    place = f"csrc/flash_attn/src/flash_{kind}_hdim{dim}_{number}{causal}_sm80.cu"
-                    units.append(measured.pop(place, None) or _like(_twin(measured_of(recipe), kind, dim), place))
-    return msgspec.structs.replace(recipe, units=(*measured.values(), *units))
 
 
 def cut_to(recipe: Recipe, archs: Sequence[str]) -> Recipe:
@@ -216,33 +198,6 @@ def _words_shared(place: str, other: str) -> int:
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def measured_of(recipe: Recipe) -> dict[tuple[str, int], RecipeUnit]:
-    """By kind and head dimension: the measured kernel with the largest peak."""
-    found: dict[tuple[str, int], RecipeUnit] = {}
-    for unit in recipe.units:
-        match = FLASH_UNIT.fullmatch(unit.place)
-        if match is None:
-            continue
-        key = (match["kind"], int(match["dim"]))
-        if key not in found or _peak(unit) > _peak(found[key]):
-            found[key] = unit
-    return found
-
-
-def _twin(measured: dict[tuple[str, int], RecipeUnit], kind: str, dim: int) -> RecipeUnit:
-    dims = sorted(at for of_kind, at in measured if of_kind == kind)
-    return measured[kind, next((at for at in dims if at >= dim), dims[-1])]
-
-
-def _like(unit: RecipeUnit, place: str) -> RecipeUnit:
-    name = place.rpartition("/")[2].removesuffix(".cu")
-    phases = tuple(msgspec.structs.replace(phase, course="", provenance="derived") for phase in unit.phases)
-    target = re.sub(r"[^/]+\Z", f"{name}.o", unit.target)
-    return msgspec.structs.replace(
-        unit, place=place, output=f"{name}.o", target=target, phases=phases, source_digest=""
-    )
-
-
 def _peak(unit: RecipeUnit) -> float:
     return max((phase.peak_mib for phase in unit.phases), default=0.0)
 
@@ -305,12 +260,6 @@ def _each_arch(name: str, title: str, **more: object) -> tuple[Made, ...]:
 
 
 TE_100 = "transformer_engine-2.8-sm_100-x86_64"
-FLASH = "flash_attn-2.8.3-x86_64"
-FLASH_HOW = (
-    "7 of 73 units measured, with -std=c++20 as torch 2.15 wants it; others: bf16 as fp16, causal as not causal, "
-    "a head dimension as the next larger or the largest that was measured, all marked"
-)
-
 KIN = "the others as their nearest kin (peaks of the largest, times of the middle one), marked"
 TORCH = "with torch 2.12, whose headers are most of each unit"
 
@@ -333,16 +282,11 @@ SHIPPED = (
         "for architectures that were not measured as for sm_100; their phases are marked",
         derive=lambda recipe: for_archs(recipe, TE_MULTI),
     ),
-    *(
-        Made(
-            name=f"flash_attn-2.8.3-{arch}-x86_64",
-            data=FLASH,
-            title="FlashAttention-2",
-            hazards=(FORMULA,),
-            derive=lambda recipe, arch=arch: for_archs(all_of_flash_attention(recipe), (arch,)),
-            how=FLASH_HOW,
-        )
-        for arch in ("sm_90", "sm_100")
+    *_each_arch(
+        "flash_attn-2.8.3",
+        "FlashAttention-2",
+        hazards=(FORMULA,),
+        how=f"with torch 2.12; a sample: 10 of 73 units measured, every head dimension but 32 and 96; {KIN}",
     ),
     *_each_arch("bitsandbytes-0.50.1", "bitsandbytes"),
     *(
