@@ -35,7 +35,9 @@ def heed(loop: asyncio.AbstractEventLoop, told: Callable[[signal.Signals], None]
     is the signal's default, which ends the process wherever it is."""
 
     def soon(number: int, _frame: object) -> None:
-        loop.call_soon_threadsafe(told, signal.Signals(number))
+        # Closed where the build could not be started: it ends by itself.
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(told, signal.Signals(number))
 
     for number in heeded_signals():
         signal.signal(number, soon)
