@@ -110,10 +110,13 @@ JOINED_LINES = 8
 _JOBS = re.compile(
     r"\b(?:MAX_JOBS|CMAKE_BUILD_PARALLEL_LEVEL|BUILD_PARALLEL_LEVEL|PARALLEL_LEVEL|NVTE_BUILD_MAX_JOBS)\W{1,4}(\d{1,4})\b"
 )
-_JOBS_FLAG = re.compile(r"\b(?:ninja|g?make|cmake)\b.{0,400}?(?: -j ?| --parallel[ =]| --jobs[ =])(\d{1,4})\b")
+_JOBS_FLAG = re.compile(
+    r"\b(?:ninja|g?make|cmake)\b.{0,400}?[ '](?:-j ?|--parallel[ =]|--jobs[ =]|(?:-j|--parallel|--jobs)', ')(\d{1,4})\b"
+)
+"""as a shell has them, or Python's list of a command's words"""
 _IN_FLIGHT = re.compile(r"\[ *\d{1,6}[/ ,]\d{1,6}[ ,;/]{1,3}r(?:unning)?[ =:]?(\d{1,4})\]")
 _THREADS = re.compile(r"--threads[ =](\d{1,3})\b")
-_JOB_WORDS = (b"MAX_JOBS", b"PARALLEL_LEVEL", b" -j", b"--parallel", b"--jobs")
+_JOB_WORDS = (b"MAX_JOBS", b"PARALLEL_LEVEL", b" -j", b"'-j", b"--parallel", b"--jobs")
 
 
 class Survey:

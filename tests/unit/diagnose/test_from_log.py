@@ -86,6 +86,8 @@ def test_a_process_that_grows_before_anything_failed_is_said_to() -> None:
         ([], "[41/66 r1]", Verdict.TOO_BIG, Confidence.MEDIUM),
         (["MAX_JOBS=1 pip install ."], "[12/45]", Verdict.TOO_BIG, Confidence.MEDIUM),
         (["Running: cmake --build . --parallel 1"], "[12/45]", Verdict.TOO_BIG, Confidence.MEDIUM),
+        (["running ['cmake', '--build', '.', '--', '-j', '1']"], "[12/45]", Verdict.TOO_BIG, Confidence.MEDIUM),
+        (["running ['ninja', '-j16', 'install']"], "[12/45]", Verdict.PARALLEL, Confidence.MEDIUM),
         (["MAX_JOBS=8 pip install .", "MAX_JOBS=1 pip install ."], "[12/45]", Verdict.TOO_BIG, Confidence.MEDIUM),
     ],
 )
