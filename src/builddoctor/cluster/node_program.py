@@ -77,7 +77,8 @@ def _end(*_: object) -> None:
 
 
 def _heed_no_more() -> None:
-    """Told once is enough: told again, a node that removes its folder would leave it."""
+    """Told once is enough: told again, a node that removes its folder would leave it. Ignored by the kernel, unlike a
+    build's (``gates.own_signals``): nothing is started any more that would ignore them too, and no flood slows it."""
     for number in TOLD_BY:
         signal.signal(number, signal.SIG_IGN)
 

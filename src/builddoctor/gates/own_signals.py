@@ -44,7 +44,7 @@ def heed(loop: asyncio.AbstractEventLoop, told: Callable[[signal.Signals], None]
 
 
 def heed_no_more() -> None:
-    """A build that has ended tidies up."""
+    """What has ended tidies up: told again, it would leave that."""
     for number in heeded_signals():
         # A function, since what is ignored stays so in programs that are started.
         signal.signal(number, lambda *_: None)
