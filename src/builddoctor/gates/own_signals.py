@@ -1,6 +1,6 @@
 """Signals to this process itself: which end a build, and that nothing is left whenever they come.
 
-Covers: before a build heeds them, and after. Does *not* cover: what a running build makes of them (``runtime.build``),
+Covers: who is told, before a build runs, while it does, and after. Does *not* cover: what a running build makes of them (``runtime.build``),
 or signals to what it has started (``gates.guardian``, ``gates.stopping``).
 """
 
