@@ -1,7 +1,7 @@
 """Signals to this process itself: which end a build, and that nothing is left whenever they come.
 
-Covers: who is told, before a build runs, while it does, and after. Does *not* cover: what a running build makes of them (``runtime.build``),
-or signals to what it has started (``gates.guardian``, ``gates.stopping``).
+Covers: who is told, before a build runs, while it does, and after. Does *not* cover: what a running build makes of
+them (``runtime.build``), or signals to what it has started (``gates.guardian``, ``gates.stopping``).
 """
 
 from __future__ import annotations
