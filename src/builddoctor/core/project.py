@@ -185,6 +185,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """the setting that leaves it out"""
     what: str
     """what is missing then"""
+    submodules: tuple[str, ...] = ()
+    """those of the project's ``needed_submodules`` that nothing else reads"""
 
 
 class VersionNote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

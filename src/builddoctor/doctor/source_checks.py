@@ -42,7 +42,7 @@ def source_checks(
         )
         for path in source.unread
     ]
-    checks += _submodules(source, known, tools)
+    checks += _submodules(source, known, tools, env)
     checks += build_folder_checks(source, archs=archs, toolkit=toolkit, tools=tools)
     if not checks:
         count = sum(1 for module in source.submodules if module.present)
@@ -51,8 +51,11 @@ def source_checks(
     return checks + _prebuilt(known, env)
 
 
-def _submodules(source: Source, known: KnownProject | None, tools: BuildTools) -> list[Check]:
-    missing = [module for module in source.submodules if not module.present and _for_cuda(module)]
+def _submodules(source: Source, known: KnownProject | None, tools: BuildTools, env: Mapping[str, str]) -> list[Check]:
+    unread = _left_out(known, env)
+    missing = [
+        module for module in source.submodules if not module.present and _for_cuda(module) and module.path not in unread
+    ]
     listed = known.needed_submodules if known is not None else ()
     needed = [module for module in missing if module.path in listed or (module.certain and not listed)]
     # A build file may name what only some builds use, an option's or a test's; and a list that is older than the
@@ -65,6 +68,17 @@ def _submodules(source: Source, known: KnownProject | None, tools: BuildTools) -
         text = f"{_are_empty(doubtful)}, and {where} names {'them' if len(doubtful) > 1 else 'it'}"
         return [_submodule_check(source, Status.WARNING, text, known, stops=False)]
     return []
+
+
+def _left_out(known: KnownProject | None, env: Mapping[str, str]) -> set[str]:
+    """The submodules of those parts that the environment leaves out: ``--without``, or the user's own export."""
+    off = [part for part in known.components if _is_set(part.off, env)] if known is not None else []
+    return {path for part in off for path in part.submodules}
+
+
+def _is_set(setting: str, env: Mapping[str, str]) -> bool:
+    name, _, value = setting.partition("=")
+    return env.get(name) == value
 
 
 def _needed(source: Source, needed: Sequence[Submodule], known: KnownProject | None, tools: BuildTools) -> Check:

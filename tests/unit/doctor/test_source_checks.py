@@ -99,6 +99,17 @@ def test_what_is_known_of_a_project_goes_before_its_build_files() -> None:
     assert (check.status, check.stops_build) == (Status.WARNING, False)
 
 
+def test_a_submodule_of_a_part_that_is_left_out_is_not_needed() -> None:
+    """TransformerEngine without NCCL EP reads none of NCCL's sources, whoever has set that."""
+    project = source(submodules=(change(CUTLASS, path="3rdparty/nccl"),), checkout="")
+    assert checked(project, known="te", env={"NVTE_WITH_NCCL_EP": "1"})["submodules"].stops_build
+    without = checked(project, known="te", env={"NVTE_WITH_NCCL_EP": "0"})
+    assert [check.status for check in without.values()] == [Status.OK]
+    with_others = source(submodules=(change(CUTLASS, path="3rdparty/nccl"), CUTLASS), checkout="")
+    check = checked(with_others, known="te", env={"NVTE_WITH_NCCL_EP": "0"})["submodules"]
+    assert check.text.startswith("3rdparty/cutlass is empty")
+
+
 def test_many_missing_submodules_stay_one_line() -> None:
     """PyTorch has forty."""
     modules = tuple(change(CUTLASS, path=f"3rdparty/{number}") for number in range(40))
