@@ -23,6 +23,13 @@ LINE_INFO, NO_LINE_INFO = "-lineinfo", "no -lineinfo"
 """The one is tried where a project does without, the other where it does not: each says what the other would."""
 FRONT_END = "-fdevice-syntax-only"
 """cicc ends after its front end: what it takes then, no option of the optimiser changes."""
+TWO_ARCHS, TWO_AT_ONCE, OBJTEMP = "two architectures", "--threads 2", "-objtemp"
+"""The second of these is tried with two architectures, so that there is something to do at once."""
+UNIT = "unit"
+"""In the place of a program: all processes of the unit together."""
+_TRIED_WITH = {TWO_AT_ONCE: TWO_ARCHS}
+_CORES = 2
+"""of the machine that ``UNIT``'s times are of"""
 SAME_SHARE = 0.03
 """A difference of so little is none."""
 
@@ -38,15 +45,17 @@ class FlagRow(msgspec.Struct, frozen=True, kw_only=True):
     nvcc: str
     flag: str
     tool: str
-    """empty where the unit does not compile so"""
+    """``UNIT`` for all of them together; empty where the unit does not compile so"""
     peak_mib: float
-    """of the largest process of this program"""
+    """of the largest process of this program; of all that ran at one moment"""
     cpu_s: float
     """of all of them"""
     object_kib: float
     """of the unit"""
     temporary_mib: float
     """most that lay in TMPDIR while the unit was compiled"""
+    wall_s: float = 0.0
+    """from the first process to the last, of ``UNIT`` alone"""
     error: str = ""
     """the compiler's own words where it does not"""
 
@@ -100,7 +109,7 @@ def effects(flag: str) -> Iterator[Effect]:
     rows = flag_rows()
     opposite = {LINE_INFO: NO_LINE_INFO, NO_LINE_INFO: LINE_INFO}.get(flag, "")
     for plain in rows:
-        if plain.flag == NONE:
+        if plain.flag == _TRIED_WITH.get(flag, NONE):
             for other in rows:
                 if other.unit == plain.unit and other.tool in (plain.tool, ""):
                     if other.flag == flag:
@@ -118,6 +127,30 @@ def nearest_effect(flag: str, *, tool: str, project: str, peak_mib: float | None
     return max(own or found, key=lambda each: each.plain.peak_mib, default=None)
 
 
+def one_at_a_time_text(project: str) -> str:
+    """What two architectures of a unit take one after the other in place of both at once (``--threads``)."""
+    found = nearest_effect(TWO_AT_ONCE, tool=UNIT, project=project, peak_mib=None)
+    if found is None:
+        return ""
+    one, two = found.plain, found.changed
+    return (
+        f"{_measured(one)} for two architectures, {two.peak_mib:.0f} to {one.peak_mib:.0f} MiB at one moment, "
+        f"{one.wall_s / two.wall_s:.1f} times the time on {_CORES} cores"
+    )
+
+
+def fewer_archs_text(project: str) -> str:
+    """What one architecture of a unit takes in place of two."""
+    found = nearest_effect(TWO_ARCHS, tool=UNIT, project=project, peak_mib=None)
+    if found is None:
+        return ""
+    one, two = found.plain, found.changed
+    return (
+        f"{_measured(one)} for one architecture in place of two, {one.cpu_s / two.cpu_s:.1f} times the processor time, "
+        f"an object of {one.object_kib / two.object_kib:.1f} times the size"
+    )
+
+
 def temporary_text(project: str) -> str:
     """How much nvcc keeps in TMPDIR while it compiles one unit: of the project, or of the unit with most."""
     plain = [each for each in flag_rows() if each.flag == NONE]
@@ -125,3 +158,7 @@ def temporary_text(project: str) -> str:
     most = max(own or plain, key=lambda each: each.temporary_mib)
     where = f"{most.project} {most.version}'s {os.path.basename(most.place)}"
     return f"measured with nvcc {most.nvcc}: {most.temporary_mib:.0f} MiB for one file and architecture, {where}"
+
+
+def _measured(row: FlagRow) -> str:
+    return f"measured with nvcc {row.nvcc}: {row.project} {row.version}'s {os.path.basename(row.place)}"

@@ -21,7 +21,14 @@ import msgspec
 from builddoctor.core.units import shell_word
 from builddoctor.core.verdict import Fix, Verdict
 from builddoctor.diagnose.case_words import case_values
-from builddoctor.diagnose.flag_effects import FRONT_END, NO_LINE_INFO, nearest_effect, temporary_text
+from builddoctor.diagnose.flag_effects import (
+    FRONT_END,
+    NO_LINE_INFO,
+    fewer_archs_text,
+    nearest_effect,
+    one_at_a_time_text,
+    temporary_text,
+)
 from builddoctor.diagnose.remedy_facts import (
     GpuOomKind,
     Need,
@@ -257,6 +264,8 @@ def values(facts: RemedyFacts) -> dict[str, str]:
         "no_line_info_effect": _flag_effect(NO_LINE_INFO, facts.tool or "ptxas", facts),
         "front_end_effect": _flag_effect(FRONT_END, "cicc", facts),
         "temporary_effect": temporary_text(facts.project),
+        "one_at_a_time_effect": one_at_a_time_text(facts.project),
+        "fewer_archs_effect": fewer_archs_text(facts.project),
     }
 
 

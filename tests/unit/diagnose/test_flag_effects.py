@@ -9,10 +9,16 @@ from builddoctor.diagnose.flag_effects import (
     LINE_INFO,
     NO_LINE_INFO,
     NONE,
+    OBJTEMP,
+    TWO_ARCHS,
+    TWO_AT_ONCE,
+    UNIT,
     FlagRow,
     effects,
+    fewer_archs_text,
     flag_rows,
     nearest_effect,
+    one_at_a_time_text,
     temporary_text,
 )
 
@@ -32,6 +38,9 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> None:
         row("large", NONE, peak_mib=1000.0, temporary_mib=70.0),
         row("large", "-Xptxas -O1", peak_mib=1010.0),
         row("large", NO_LINE_INFO, peak_mib=500.0, object_kib=0.4),
+        row("large", NONE, UNIT, peak_mib=1200.0, cpu_s=20.0, wall_s=20.0),
+        row("large", TWO_ARCHS, UNIT, peak_mib=1200.0, cpu_s=38.0, wall_s=38.0, object_kib=1.9),
+        row("large", TWO_AT_ONCE, UNIT, peak_mib=2300.0, cpu_s=40.0, wall_s=22.0, object_kib=1.9),
         row("strict", NONE, peak_mib=5.0),
         row("strict", "-Xptxas -O1", tool="", peak_mib=0.0, error="ptxas error : no"),
     )
@@ -72,6 +81,18 @@ def test_what_was_not_tried_is_not_told() -> None:
 
 
 @pytest.mark.usefixtures("rows")
+def test_two_architectures_one_after_the_other_and_one_in_place_of_two() -> None:
+    """Of another project, too; what is compared is what was measured with as many architectures."""
+    where = "measured with nvcc 13.0.88: large 1.0's a.cu"
+    assert one_at_a_time_text("small") == (
+        f"{where} for two architectures, 2300 to 1200 MiB at one moment, 1.7 times the time on 2 cores"
+    )
+    assert fewer_archs_text("large") == (
+        f"{where} for one architecture in place of two, 0.5 times the processor time, an object of 0.5 times the size"
+    )
+
+
+@pytest.mark.usefixtures("rows")
 def test_temporary_files_of_the_project_or_of_the_most() -> None:
     assert "7 MiB for one file and architecture, small 1.0's a.cu" in temporary_text("small")
     assert "70 MiB for one file and architecture, large 1.0's a.cu" in temporary_text("another")
@@ -87,6 +108,8 @@ def test_the_file_is_whole() -> None:
         assert each.unit in units
         assert bool(each.error) != bool(each.tool)
         assert each.error or (each.unit, each.tool) in plain
-        assert each.error or min(each.peak_mib, each.cpu_s, each.object_kib, each.temporary_mib) > 0
+        assert each.error or min(each.peak_mib, each.cpu_s, each.object_kib) > 0
+        assert each.error or each.temporary_mib > 0 or each.flag == OBJTEMP
+        assert (each.wall_s > 0) is (each.tool == UNIT)
     for flag in {each.flag for each in rows} - {NONE}:
         assert list(effects(flag))

@@ -971,3 +971,22 @@ def test_a_linkers_last_line_is_not_its_first_word() -> None:
     why = "/usr/bin/ld: a.o: the thread R_LOOM_9 does not reach `weft', wind it again"
     verdict = told(why, "/usr/bin/ld: final link failed: bad value", "collect2: error: ld returned 1 exit status")
     assert verdict.root == f"line 1: {why}"
+
+
+def test_what_pip_prints_of_its_own_caller_is_no_message() -> None:
+    """`pip --verbose` shows the code with which it runs setup.py after each failure; what that code would print about
+    setuptools, nobody printed."""
+    lines = [
+        '    File "/src/op_builder/cutlass_ops.py", line 75, in extra_ldflags',
+        "      import opkernels",
+        "  ModuleNotFoundError: No module named 'opkernels'",
+        "  error: subprocess-exited-with-error",
+        "  full command: /opt/venv/bin/python -c '",
+        "  try:",
+        "      import setuptools",
+        "  except ImportError as error:",
+        "      print(",
+        '          "ERROR: Can not execute `setup.py` since setuptools is not available in "',
+        '          "the build environment.",',
+    ]
+    assert told(*lines).root == "line 3: ModuleNotFoundError: No module named 'opkernels'"
