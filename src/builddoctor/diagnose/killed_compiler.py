@@ -36,7 +36,7 @@ def weigh_kill(facts: LogFacts, tool: str, kills: int) -> Kill:
     )
     evidence = _kill_evidence(facts, grown)
     alone = _alone(facts)
-    name = tool or (grown.tool if grown is not None else "the compiler")
+    name = tool or (grown.tool if grown is not None else "a process of the build")
     if grown is not None and (grown.monstrous or (grown.grew and alone)):
         held = f"{name} held {format_mib(grown.last_mib)}" + (" and was still growing" if grown.grew else "")
         return _runaway(f"{held}{', alone' if alone else ''}: it grew without end", Confidence.MEDIUM, evidence)

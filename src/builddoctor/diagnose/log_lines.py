@@ -200,7 +200,7 @@ _PREFIXES = (
     r"[A-Za-z][\w.-]{0,60} {1,20}\| ",
     # Jenkins, dmesg -T, and others: something with a time of day
     r"\[[^\]\[]{0,40}\d\d:\d\d:\d\d[^\]\[]{0,30}\]:? ?",
-    r"\d\d:\d\d:\d\d(?:[.,]\d{1,6})? ",
+    r"\d\d:\d\d:\d\d(?:[.,]\d{1,6})?(?: |$)",
     # the kernel's log, with its level from a console
     r"(?:<\d{1,3}>)?\[ {0,8}\d{1,8}\.\d{6}\](?:\[ *[TC]\d{1,8}\])? ",
     # journalctl and syslog: time, host, program
@@ -243,7 +243,8 @@ _MARK = re.compile(r"[|\]>)}»] |\ds |: ")
 _TIME = re.compile(r"(?<![\w:.])\d\d:\d\d(?!\d)")
 _TIMED = re.compile(r"(?<![\w:.])0:0")
 _NO_WRAPPING = re.compile(
-    r"(?i)error|fatal|warning|note:|fail|kill|abort|traceback|file|cannot|undefined|\.\w{1,4}[:(]\d|^\[ *\d+[/%]|^-- "
+    r"(?i)error|fatal|warning|note:|fail|kill|abort|traceback|file|cannot|undefined|\.\w{1,4}[:(]\d|"
+    r"\.(?:obj|o|lib|cpp|cc|c|cu) ?: |^\[ *\d+[/%]|^-- "
     r"|^[\w./+-]*(?:make|ninja|ld|gcc|g\+\+|clang|clang\+\+|cc1plus|nvcc|ptxas|cicc|cmake|configure|collect\d|conda|pip|cargo)\b"
 )
 

@@ -366,7 +366,14 @@ _BEGINS = re.compile(r"thread '|note: |warning: |error(?:\[|: )|stack backtrace:
 
 
 def _indent(line: bytes) -> int:
-    return len(line) - len(line.lstrip(b" \t"))
+    """Blanks right in front of what the tool itself wrote: behind a time, or what else stands around it."""
+    text = text_of(line)[:BEGINNING].encode()
+    front = line[: line.find(text)] if text in line else line[: len(line) - len(line.lstrip(b" \t"))]
+    return len(front) - len(front.rstrip(b" \t"))
+
+
+BEGINNING = 20
+"""characters by which a text is found in its line"""
 
 
 def _finding(entry: Entry, match: re.Match[str], line: int, text: str, below: Sequence[re.Match[str]] = ()) -> Finding:

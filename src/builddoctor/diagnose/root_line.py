@@ -354,7 +354,19 @@ def _right_above(numbered: Sequence[tuple[int, str]], driver: str, line: int) ->
 def some_line(reading: Reading, facts: LogFacts) -> Finding:
     """To begin with, where nothing is known: the root line, what stands near a step's end, or whatever there is."""
     last = max((line for line, text in _last_lines(reading)[-1:] if _ENDED.match(text)), default=reading.lines + 1)
-    return root_line(reading, facts, None) or _said_near(reading, last) or _any_wrong(reading)
+    return _below_label(root_line(reading, facts, None) or _said_near(reading, last) or _any_wrong(reading), reading)
+
+
+_LABEL = re.compile(r"[:\uff1a]$")
+
+
+def _below_label(found: Finding, reading: Reading) -> Finding:
+    """What a program says below a line that only announces it: "Standard error:", "unable to load shared object:"."""
+    lines = _lines_of(reading)
+    below = next(((each, lines[each]) for each in sorted(lines) if each > found.line and lines[each]), None)
+    if below is None or below[0] - found.line > LINES_NEXT or not _LABEL.search(lines.get(found.line, found.text)):
+        return found
+    return _shown(*below) if _TOOLS_OWN.match(below[1]) and _speaks_of_failure(below[1]) else found
 
 
 def _any_wrong(reading: Reading) -> Finding:

@@ -653,6 +653,39 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
             id="poetry",
         ),
         pytest.param(
+            ["Received ExitFailure 1 when running", "Standard error:", "", "frob-pkg: the moon: does not exist"],
+            "line 4: frob-pkg: the moon: does not exist",
+            id="what a line with a colon announces",
+        ),
+        pytest.param(
+            [
+                "23:03:45 CMake Error at cmake/frob.cmake:60 (message):",
+                "23:03:45   execute_process(frob) returned error code 1:",
+                "23:03:45 ",
+                "23:03:45   frob: the moon is down",
+                "23:03:45 ",
+            ],
+            "line 1: CMake Error at cmake/frob.cmake:60 (message): execute_process(frob) returned error code 1: "
+            "frob: the moon is down",
+            id="a message with empty lines, each behind a time",
+        ),
+        pytest.param(
+            ["ERROR: failed checking for nvcc.", "Makefile:2: ffbuild/config.mak: No such file or directory"],
+            "line 1: ERROR: failed checking for nvcc.",
+            id="configure's failure before what it did not write",
+        ),
+        pytest.param(
+            [
+                "frob.obj : error LNK2001: unresolved external symbol _ev_io_stop",
+                "frob.obj : error LNK2001: unresolved external symbol _ev_io_start",
+                "frob.obj : error LNK2001: unresolved external symbol _ev_loop_new",
+                "frob.obj : error LNK2001: unresolved external symbol _ev_timer_new",
+                "frob.obj : error LNK2001: unresolved external symbol _ev_timer_again",
+            ],
+            "line 1: frob.obj : error LNK2001: unresolved external symbol _ev_io_stop",
+            id="an object that all lines name is no wrapping",
+        ),
+        pytest.param(
             ["frob.FrobError: the moon is down", "ERROR: the whole of it did not go on"],
             "line 1: frob.FrobError: the moon is down",
             id="an error that may be anybody's, after an exception",

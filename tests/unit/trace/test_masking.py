@@ -133,6 +133,7 @@ def test_the_value_is_masked_and_its_name_stays(line: str, masked: str) -> None:
         "authors = three",
         "-I/opt/auth/include -L/opt/secret/lib",
         "use_auth_token=False",
+        "FAILED: release/bin/glib-compile-resources.exe gtk.gresources.xml",
         "",
     ],
 )
