@@ -9,7 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from builddoctor.diagnose.flag_effects import FRONT_END, NO_LINE_INFO, NONE, Effect, effects, flag_rows
+from builddoctor.diagnose.flag_effects import (
+    FRONT_END,
+    NO_LINE_INFO,
+    NONE,
+    OBJTEMP,
+    TWO_ARCHS,
+    TWO_AT_ONCE,
+    UNIT,
+    Effect,
+    effects,
+    flag_rows,
+)
 
 TITLES: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("-Xptxas -O1", "`-Xptxas -O1`: ptxas optimises less", ("ptxas",)),
@@ -20,6 +31,15 @@ TITLES: Sequence[tuple[str, str, tuple[str, ...]]] = (
     (NO_LINE_INFO, "Without `-lineinfo`", ("cicc", "ptxas")),
     ("ggc", "gcc's garbage collection earlier (`ggc-min-expand=10`, `ggc-min-heapsize=32768`)", ("cc1plus",)),
 )
+
+OF_UNITS = (
+    (TWO_ARCHS, "Two architectures in place of one, `--threads 1`"),
+    (TWO_AT_ONCE, "Two architectures, `--threads 2` in place of 1"),
+    ("--split-compile 2", "`--split-compile 2`: the whole unit"),
+    ("-Xptxas -O1", "`-Xptxas -O1`: the whole unit"),
+    (OBJTEMP, "`-objtemp`: the whole unit"),
+)
+"""What is compared by all that ran at one moment, and by the time from the first process to the last."""
 
 ABOUT = """\
 compiled once with each flag behind the project's own (`scripts/flags`).
@@ -43,6 +63,15 @@ def row(effect: Effect) -> str:
     )
 
 
+def unit_row(effect: Effect) -> str:
+    plain, changed = effect.plain, effect.changed
+    return (
+        f"| {unit_name(effect)} | {plain.peak_mib:.0f} | {changed.peak_mib:.0f} "
+        f"| {changed.peak_mib / plain.peak_mib:.2f} | {changed.wall_s / plain.wall_s:.2f} "
+        f"| {changed.cpu_s / plain.cpu_s:.2f} | {changed.object_kib / plain.object_kib:.2f} |"
+    )
+
+
 def flags() -> list[str]:
     """Lines of a report."""
     rows = flag_rows()
@@ -58,15 +87,24 @@ def flags() -> list[str]:
             "| --- | --- | --- | --- | --- | --- | --- |",
             *(row(each) for each in effects(flag) if each.plain.tool in tools),
         ]
+    for flag, title in OF_UNITS:
+        lines += [
+            f"\n## {title}\n",
+            "| unit | MiB before | MiB after | memory, times | time, times | processor time, times | object, times |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
+            *(unit_row(each) for each in effects(flag) if each.plain.tool == UNIT),
+        ]
+    beside = {each.unit: each.temporary_mib for each in rows if each.flag == OBJTEMP}
     lines += [
         "\n## Temporary files\n",
-        "Most that lay in TMPDIR while the unit was compiled, as the project has it.\n",
-        "| unit | MiB |",
-        "| --- | --- |",
+        "Most that lay in TMPDIR while the unit was compiled, as the project has it, and with `-objtemp`.\n",
+        "| unit | MiB | MiB with `-objtemp` |",
+        "| --- | --- | --- |",
     ]
     seen: set[tuple[str, str, str]] = set()
     for each in rows:
         if each.flag == NONE and each.unit not in seen:
             seen.add(each.unit)
-            lines.append(f"| {unit_name(Effect(each, each))} | {each.temporary_mib:.0f} |")
+            there = f"{beside[each.unit]:.0f}" if each.unit in beside else ""
+            lines.append(f"| {unit_name(Effect(each, each))} | {each.temporary_mib:.0f} | {there} |")
     return lines
