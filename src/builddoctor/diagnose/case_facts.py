@@ -45,6 +45,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """pip, uv or another front of Python's builds: CMake is started by them"""
     cuda: bool = False
     """something of CUDA is named"""
+    torch_isolated: bool = False
+    """the torch that is built against is one that pip or uv got for this build alone"""
     pip_downloaded: bool = False
     """pip builds a source distribution that it has downloaded"""
     one_at_a_time: bool = False
@@ -88,6 +90,11 @@ _SAYS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[str]], ...] = tuple(
         ("torch", (b"PyTorch version",), r"PyTorch version\W{1,3}(\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)"),
         ("torch", (b"Found Torch",), r"Found Torch: .{1,300}version \"(\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)"),
         ("torch", (b"torch",), r"(?:^|[\s'\"/])torch(?:==|-| \(|=)(\d{1,2}\.\d{1,2}\.\d{1,2})(?![\w.]*[<>])"),
+        (
+            "torch_isolated",
+            (b"pip-build-env-", b"builds-v0"),
+            r"(pip-build-env|builds-v0)\S{0,200}[/\\](?:dist|site)-packages[/\\]torch[/\\]",
+        ),
         ("python", (b"cpython-3",), r"cpython-3(\d{1,2})"),
         ("python", (b"python3.",), r"python3\.(\d{1,2})[/\s]"),
         ("python", (b"x86_64-3.", b"aarch64-3."), r"(?:x86_64|aarch64)-3\.(\d{1,2})\b"),
@@ -163,6 +170,7 @@ class CaseTable:
             cmake_builds="cmake_builds" in self._marks,
             wheel_built="wheel_built" in self._marks,
             cuda="cuda" in self._marks,
+            torch_isolated="torch_isolated" in said,
             pip_downloaded="pip_downloaded" in self._marks,
             one_at_a_time="setuptools_failed" in self._marks and "others_build" not in self._marks,
             archs=self._archs,

@@ -24,6 +24,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
     """
     said = {re.sub(r"_\d\Z", "", name): value for name, value in captured if value}
     nvcc = case.nvcc or said.get("found", "")
+    torch_cuda = case.torch_cuda or said.get("torch_cuda", "")
     return {
         **said,
         "library_in_code": named_in_code(*(said.get(each, "") for each in ("symbol", "what", "file"))),
@@ -39,8 +40,9 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "this_gcc": f"gcc {case.gcc}" if case.gcc else "this gcc",
         "torch": case.torch,
         "this_torch": f"torch {case.torch}" if case.torch else "the installed torch",
-        "torch_cuda": case.torch_cuda,
-        "of_torch_cuda": f"CUDA {case.torch_cuda}" if case.torch_cuda else "another CUDA",
+        "torch_cuda": torch_cuda,
+        "of_torch_cuda": f"CUDA {torch_cuda}" if torch_cuda else "another CUDA",
+        "torch_isolated": "a torch" if case.torch_isolated else "",
         "python": case.python,
         "conda": "conda" if case.conda else "",
         "no_conda": "" if case.conda else "the system",

@@ -1023,3 +1023,17 @@ def test_what_pip_prints_of_its_own_caller_is_no_message() -> None:
         '          "the build environment.",',
     ]
     assert told(*lines).root == "line 3: ModuleNotFoundError: No module named 'opkernels'"
+
+
+def test_a_torch_that_pip_got_for_the_build_alone_is_not_the_installed_one() -> None:
+    """What differs from nvcc's CUDA then is pip's own, newest torch: the first way out is the one that is there."""
+    overlay = "/tmp/pip-build-env-8ipsb7lo/overlay/lib/python3.10/site-packages"
+    said = (
+        "RuntimeError: ('The detected CUDA version (%s) mismatches the version that was used to compilePyTorch (%s). "
+        "Please make sure to use the same CUDA versions.', '11.8', '12.8')"
+    )
+    isolated = told(f'  File "{overlay}/torch/utils/cpp_extension.py", line 524, in _check_cuda_version', said)
+    assert "CUDA 11.8" in isolated.why
+    assert "CUDA 12.8" in isolated.why
+    assert isolated.fixes[0].command == "python -m pip install --no-build-isolation ."
+    assert "isolation" not in commands(told(said))
