@@ -58,6 +58,9 @@ TE_MULTI = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 WRITTEN_IN = ("sm_75", "sm_80", "sm_87", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
 """What mamba-ssm 2.3.2 and causal-conv1d 1.7 are built for with CUDA 13, whatever is asked for (their setup.py)."""
 
+FLASH_WHEELS = ("sm_80", "sm_90", "sm_100", "sm_120")
+"""What flash-attention 2.8.3 is built for with CUDA 13 where nothing is said (FLASH_ATTN_CUDA_ARCHS, setup.py)."""
+
 Derive = Callable[[Recipe], Recipe]
 
 
@@ -263,6 +266,8 @@ TE_100 = "transformer_engine-2.8-sm_100-x86_64"
 KIN = "the others as their nearest kin (peaks of the largest, times of the middle one), marked"
 TORCH = "with torch 2.12, whose headers are most of each unit"
 
+FLASH = f"with torch 2.12; a sample: 12 of 73 units measured; {KIN}"
+
 CUT = "built with a setup.py that names sm_90 and sm_100 alone, where it names nine; with torch 2.12"
 NINE = f"{CUT}; for architectures that were not measured as for the more demanding of these, marked"
 
@@ -282,11 +287,14 @@ SHIPPED = (
         "for architectures that were not measured as for sm_100; their phases are marked",
         derive=lambda recipe: for_archs(recipe, TE_MULTI),
     ),
-    *_each_arch(
-        "flash_attn-2.8.3",
-        "FlashAttention-2",
+    *_each_arch("flash_attn-2.8.3", "FlashAttention-2", hazards=(FORMULA,), how=FLASH),
+    Made(
+        name="flash_attn-2.8.3-all-x86_64",
+        data="flash_attn-2.8.3-x86_64",
+        title="FlashAttention-2",
         hazards=(FORMULA,),
-        how=f"with torch 2.12; a sample: 12 of 73 units measured; {KIN}",
+        derive=lambda recipe: for_archs(recipe, FLASH_WHEELS),
+        how=f"{FLASH}; for sm_80 and sm_120 as for the more demanding of sm_90 and sm_100, marked",
     ),
     *_each_arch("bitsandbytes-0.50.1", "bitsandbytes"),
     *(

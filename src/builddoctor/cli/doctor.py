@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +19,11 @@ from builddoctor.core.check import Report, Status
 from builddoctor.core.errors import UsageError
 from builddoctor.core.units import one_line, parse_size_mib
 from builddoctor.doctor.examine import Question, Subject, current_folder, examine, find_subject
+from builddoctor.doctor.memory_checks import HeavyPhase
 from builddoctor.runtime import fixing
 from builddoctor.runtime.folders import cache_folder, site_folders, traces_folder
 from builddoctor.runtime.prepare import last_peak_mib
+from builddoctor.runtime.recipe_use import heavy_by_recipe
 from builddoctor.runtime.tmpdir import remembered_tmpdir
 from builddoctor.system.root import SystemRoot
 from builddoctor.ui.doctor_page import check_lines, styled, verdict_line
@@ -70,6 +73,7 @@ def doctor(
         cache=cache_folder(env),
         traces=traces_folder(env),
         traced_mib=last_peak_mib(env, subject.folder) if subject.folder is not None else None,
+        by_recipe=_by_recipe(subject, env),
     )
     report = examine(root, env, question)
     if json:
@@ -81,6 +85,12 @@ def doctor(
         report = examine(root, {**env, "TMPDIR": moved} if moved else env, question)
         print_notes([f"builddoctor: now: {verdict_line(report.checks)}"])
     return EXIT_CODES[report.status]
+
+
+def _by_recipe(subject: Subject, env: Mapping[str, str]) -> HeavyPhase | None:
+    if subject.known is None:
+        return None
+    return heavy_by_recipe(subject.known.name, subject.folder, [arch.sm for arch in subject.archs], env)
 
 
 def _page(subject: Subject, report: Report) -> None:

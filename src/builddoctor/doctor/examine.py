@@ -53,6 +53,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     traces: Path | None = None
     traced_mib: float | None = None
     """largest phase of the last build of this folder, where one left a trace"""
+    by_recipe: HeavyPhase | None = None
+    """largest phase that the project's nearest recipe tells of"""
 
 
 class _Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,6 +223,7 @@ def _heavy(question: Question) -> HeavyPhase:
     known = question.subject.known
     return heavy_phase(
         traced_mib=question.traced_mib,
+        by_recipe=question.by_recipe,
         known_mib=known.heavy_phase_mib if known is not None else None,
         known_source=known.heavy_source if known is not None else "",
     )

@@ -8,6 +8,7 @@ Does *not* cover: folders in memory (``doctor.storage_checks``). Pure: data in, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -19,7 +20,7 @@ from builddoctor.core.machine import CoreDumps, HostMemory, Machine, Neighbours,
 from builddoctor.core.units import format_mib
 from builddoctor.core.word import Confidence
 from builddoctor.doctor.more_memory import more_memory, wsl_memory
-from builddoctor.scheduler.budget import LEAST_BUDGET_MIB
+from builddoctor.scheduler.budget import LEAST_BUDGET_MIB, RESERVE_CAP_SHARE
 
 HELD_SHARE = 0.25
 """From this share on, what others hold of the limit is worth a line."""
@@ -227,7 +228,8 @@ def _cores(machine: Machine, heavy: HeavyPhase, archs: int) -> Check:
         return Topic.CORES.check(
             "cores-memory",
             Status.WARNING,
-            f"{text}{heavy.what} take {format_mib(heavy.heavy_mib)} ({heavy.source}): one may not fit at all",
+            f"{text}{heavy.what} take {format_mib(heavy.heavy_mib)} ({heavy.source}): one may not fit at all, and "
+            f"{math.ceil(heavy.heavy_mib / (1 - RESERVE_CAP_SHARE) / 1024)} GiB are enough for it",
             f"fewer --arch; or {more_memory(machine)}" if archs > 1 else more_memory(machine),
         )
     meaning = (
@@ -261,14 +263,21 @@ class HeavyPhase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def heavy_phase(
-    *, traced_mib: float | None = None, known_mib: float | None = None, known_source: str = ""
+    *,
+    traced_mib: float | None = None,
+    by_recipe: HeavyPhase | None = None,
+    known_mib: float | None = None,
+    known_source: str = "",
 ) -> HeavyPhase:
-    """By the last traced build of this folder, else by what is known of the project, else any heavy CUDA unit.
+    """By the last traced build of this folder, else by the project's nearest recipe, else by what is known of the
+    project, else any heavy CUDA unit.
 
     Sizes below 64 MiB count as unknown.
     """
     if traced_mib is not None and traced_mib >= 64:
         return HeavyPhase(heavy_mib=traced_mib, what="its largest phases", source="measured in its last build here")
+    if by_recipe is not None and by_recipe.heavy_mib >= 64:
+        return by_recipe
     if known_mib is not None and known_mib >= 64:
         return HeavyPhase(heavy_mib=known_mib, what="its heavy phases", source=known_source)
     return HeavyPhase()

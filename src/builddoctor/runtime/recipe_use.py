@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from builddoctor.core.phase import Phase, kind_words
 from builddoctor.core.recipe import Hazard, PhaseFigures, Recipe, RecipeUnit
 from builddoctor.core.request import RunRequest
 from builddoctor.core.units import format_mib, one_line, printable, shell_word
+from builddoctor.doctor.memory_checks import HeavyPhase
 from builddoctor.estimation.estimator import EXTRA_MIB
 from builddoctor.estimation.past import recall, unit_distance
 from builddoctor.gates.knobs import JOB_KNOBS, THREAD_KNOBS
@@ -168,6 +170,29 @@ def too_big_lines(recipe: Recipe, far: Distance, archs: Sequence[str], room_mib:
     enough = math.ceil((phase.peak_mib + beside) / (1 - RESERVE_CAP_SHARE) / 1024)
     line = f"{takes}, more than the {format_mib(room_mib)} that are there for it{more}"
     return (one_line(printable(f"too big   {line}: unless they are built already, give it {enough} GiB")),)
+
+
+def heavy_by_recipe(
+    project: str, folder: Path | None, archs: Sequence[str], env: Mapping[str, str]
+) -> HeavyPhase | None:
+    """The largest phase of the project by its nearest recipe; None without one. ``folder``: its sources, whose version
+    counts; without them the recipe is taken that is nearest in everything else."""
+    wanted = Wanted(
+        project=project,
+        version=project_version(folder) if folder is not None else "",
+        archs=tuple(archs),
+        host_arch=os.uname().machine,
+        page_kib=page_size() // 1024,
+    )
+    with contextlib.suppress(RecipeError, OSError):
+        near = nearest(shelved(env, folder), wanted)
+        if near is not None and (recipe := near[0].recipe) is not None:
+            made_for = recipe.fingerprint.archs
+            peaks = [(_largest(unit, archs, made_for), unit.place) for unit in recipe.units if unit.phases]
+            phase, place = max(peaks, key=lambda each: each[0].peak_mib)
+            source = f"{kind_words(phase.kind, phase.arch)} of {os.path.basename(place)}, recipe {near[0].name}"
+            return HeavyPhase(heavy_mib=phase.peak_mib, what="its largest phases", source=one_line(printable(source)))
+    return None
 
 
 def _largest(unit: RecipeUnit, archs: Sequence[str], made_for: Sequence[str]) -> PhaseFigures:

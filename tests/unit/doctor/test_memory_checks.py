@@ -200,11 +200,15 @@ def test_fewer_archs_are_advice_only_where_there_are_several(archs: int, fewer: 
     checks = memory_checks(machine(cores=2), HeavyPhase(heavy_mib=900_000.0), archs=archs)
     check = next(check for check in checks if check.name == "cores-memory")
     assert "heavy CUDA units take" in check.text
+    assert check.text.endswith("one may not fit at all, and 977 GiB are enough for it")
     assert ("--arch" in check.hint) is fewer
 
 
 def test_the_best_knowledge_of_a_project_weighs() -> None:
-    """Its last trace, then what is known of it, then a heavy unit at large; nonsense is no knowledge."""
+    """Its last trace, then its recipe, what is known of it, a heavy unit at large; nonsense is no knowledge."""
+    recipe = HeavyPhase(heavy_mib=7000.0, what="its largest phases", source="ptxas of x.cu, recipe y")
+    assert heavy_phase(traced_mib=2330, by_recipe=recipe, known_mib=4000).heavy_mib == 2330
+    assert heavy_phase(by_recipe=recipe, known_mib=4000) == recipe
     assert heavy_phase(traced_mib=2330, known_mib=4000).source == "measured in its last build here"
     assert heavy_phase(known_mib=4000, known_source="flash-attention#2079").heavy_mib == 4000
     assert heavy_phase(traced_mib=0.0, known_mib=None) == HeavyPhase()

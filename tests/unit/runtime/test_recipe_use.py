@@ -26,6 +26,7 @@ from builddoctor.runtime.recipe_use import (
     ChosenRecipe,
     RecipeUse,
     choose_recipe,
+    heavy_by_recipe,
     joined,
     recipe_lines,
     too_big_lines,
@@ -267,6 +268,20 @@ def test_build_takes_the_nearest_by_itself_and_run_does_not(tmp_path: Path) -> N
     assert near.new_file == path
     assert choose(tmp_path) is None
     assert choose(tmp_path, nearest_recipe=True, recipe="none") is None
+
+
+def test_the_doctor_knows_the_largest_phase_of_the_nearest_recipe(tmp_path: Path) -> None:
+    """By its version where there are sources; with whose figure it is."""
+    env = {"BUILDDOCTOR_DATA_DIR": str(tmp_path / "data")}
+    assert heavy_by_recipe("demo", None, ("sm_90",), env) is None
+    keep(tmp_path, "mine", recipe())
+    heavy = heavy_by_recipe("demo", None, ("sm_90",), env)
+    assert heavy is not None
+    largest = max(phase.peak_mib for unit in recipe().units for phase in unit.phases)
+    assert heavy.heavy_mib == largest
+    assert heavy.source.endswith("recipe mine")
+    keep(tmp_path, "mine", recipe()).write_text("schema = 1\n[project\n")
+    assert heavy_by_recipe("demo", None, ("sm_90",), env) is None
 
 
 def test_one_that_is_named_is_taken_whatever_it_is_of(tmp_path: Path) -> None:
