@@ -47,6 +47,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """something of CUDA is named"""
     torch_isolated: bool = False
     """the torch that is built against is one that pip or uv got for this build alone"""
+    kernel_module: bool = False
+    """a module of Linux is built, against the headers of a kernel"""
     pip_downloaded: bool = False
     """pip builds a source distribution that it has downloaded"""
     one_at_a_time: bool = False
@@ -122,6 +124,7 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     ("conda", (b"conda3/", b"/miniconda", b"/anaconda", b"/miniforge", b"/mambaforge", b"/opt/conda/", b"conda/envs/")),
     ("torch_builds", (b"/torch/include", b"\\torch\\include", b"cpp_extension.py", b"TORCH_CUDA_ARCH_LIST")),
     ("cuda", (b"nvcc", b"cicc", b"ptxas", b"cudafe", b"CUDA", b".cu.o", b".cu:", b"/cuda")),
+    ("kernel_module", (b"/lib/modules/", b"/linux-headers-", b"CC [M]", b"DKMS make.log", b"/var/lib/dkms/")),
     ("pip_downloaded", (b"/pip-install-", b"\\pip-install-")),
     ("setuptools_failed", (b"error: command '", b"Compile failed: command '")),
     ("others_build", (b"ninja", b"make[", b"make: ", b"CMakeFiles/", b"bazel", b"cargo", b"meson")),
@@ -171,6 +174,7 @@ class CaseTable:
             wheel_built="wheel_built" in self._marks,
             cuda="cuda" in self._marks,
             torch_isolated="torch_isolated" in said,
+            kernel_module="kernel_module" in self._marks,
             pip_downloaded="pip_downloaded" in self._marks,
             one_at_a_time="setuptools_failed" in self._marks and "others_build" not in self._marks,
             archs=self._archs,

@@ -42,6 +42,14 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "this_torch": f"torch {case.torch}" if case.torch else "the installed torch",
         "torch_cuda": torch_cuda,
         "of_torch_cuda": f"CUDA {torch_cuda}" if torch_cuda else "another CUDA",
+        "the_kernel": "the kernel" if case.kernel_module else "",
+        "the_compiler": "" if case.kernel_module else "the compiler",
+        "since_when": "this kernel has no such function any more, or with other arguments"
+        if case.kernel_module
+        else "newer compilers take this old fault for an error",
+        "since_when_here": "this kernel has it no more, or with other arguments"
+        if case.kernel_module
+        else "a warning that this project makes an error, and that other compilers do not give",
         "torch_isolated": "a torch" if case.torch_isolated else "",
         "python": case.python,
         "conda": "conda" if case.conda else "",

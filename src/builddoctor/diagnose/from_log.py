@@ -265,8 +265,16 @@ def _confidence(reading: Reading, cause: Finding) -> Confidence:
     return Confidence.HIGH
 
 
+_IN_GCC = re.compile(r",? at [\w/.-]{1,80}:\d{1,6}$")
+"""of a crash of gcc: the place in its own source"""
+
+
 def _died(facts: LogFacts, cause: Finding, tool: str) -> str:
-    source = source_of(facts.command, facts.failed[0].text if facts.failed else "", cause.text)
+    entry = entry_of(cause.entry)
+    if entry is not None and entry.group == "link" and not tool:
+        return "a link"
+    said = _IN_GCC.sub("", cause.text)
+    source = source_of(facts.command, facts.failed[0].text if facts.failed else "", said)
     if tool and source:
         return f"{tool} of {source}"
     if tool or source:

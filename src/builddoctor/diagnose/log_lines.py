@@ -170,6 +170,9 @@ _QUOTED = {"\u00e2\u20ac\u02dc": "\u2018", "\u00e2\u20ac\u2122": "\u2019", "\u00
 _QUOTES = re.compile("|".join(_QUOTED))
 """gcc's quotes in UTF-8 that were read as Windows' own letters when a log was pasted"""
 
+_BOLD = re.compile(r"^\*\*([^*].*[^*])\*\*$|\*\*(?=(?:fatal )?error\b)|(?<=\])\*\*$")
+"""Markdown, as people mark a line in what they paste"""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff]+")
 
 _ISO_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
@@ -181,6 +184,10 @@ _PREFIXES = (
     r"[^\t]{1,120}\t[^\t]{1,120}\t(?=\ufeff?\d{4}-\d\d-\d\dT)",
     r"##\[[a-z]{1,12}\]",
     r"::(?:error|warning|notice|debug)(?: [^:]{0,300})?::",
+    # MacPorts
+    r":(?:info|error|debug|msg|notice|warn):\w{1,20} ",
+    # opam, of what a tool said
+    r"# (?=(?:(?:/usr)?/bin/)?(?:ba|da)?sh: |(?:cc|gcc|ld|make|ocaml\w{0,12}): )",
     # BuildKit: the step, the seconds; its summary of a failed step leaves out the step
     r"#\d{1,4} (?:\d{1,6}\.\d{1,4} )?",
     # four digits in all, and more from a thousand seconds on
@@ -339,6 +346,8 @@ def text_of(line: bytes) -> str:
         if prefix is None or not prefix.end():
             break
         text = text[prefix.end() :].lstrip()
+    if "**" in text:
+        text = _BOLD.sub(r"\1", text)
     return text.replace("\t", " ")
 
 

@@ -218,6 +218,10 @@ _WRAPS = re.compile(
     r"|\bduring the fetch of repository '|\bTraceback \(most recent call last\):|\bdue to previous errors?\b"
     r"|\bCould not read from remote repository|^fatal: clone of '|^Failed to clone '|^configure: error: in [`'\u2018]"
     r"|Failed to generate test project build system|^Failed executing: "
+    r"|^\*\* \(Mix\.Error\) Could not compile|\bgave error exit status\b|^ERROR: \S{1,80}: Error in build\(\) method"
+    r"|Exception raised during nimble script|\berror MSB3073\b|^Configuration failed\. This could reflect"
+    r"|^\[(?:ERROR|INFO)\] (?:COMPILATION ERROR|Compilation failure|The compilation of \S{1,80} failed at)"
+    r"|^Error: (?:command failed|Docker build failed with exit code)|^ERROR {1,2}Failed to compile with \d"
     r"|^Summary: \d+ tasks? failed|\bwas unable to build\b|\bprocess didn't exit successfully\b"
 )
 """what says that something failed, and never why"""
