@@ -1037,3 +1037,40 @@ def test_a_torch_that_pip_got_for_the_build_alone_is_not_the_installed_one() -> 
     assert "CUDA 12.8" in isolated.why
     assert isolated.fixes[0].command == "python -m pip install --no-build-isolation ."
     assert "isolation" not in commands(told(said))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["==> ERROR: A failure occurred in build().", "    Aborting..."],
+        [
+            "BUILD FAILED",
+            "build.xml:270: The following error occurred while executing this line:",
+            "Total time: 1 second",
+        ],
+    ],
+)
+def test_what_stands_below_a_failure_does_not_hide_it(lines: list[str]) -> None:
+    """makepkg and ant end with more words."""
+    assert told(*lines).verdict is Verdict.UNKNOWN
+
+
+def test_a_link_is_no_compilation_and_gccs_own_source_not_what_was_compiled() -> None:
+    assert told("/usr/bin/ld: x.cpp:(.text+0x5): undefined reference to `f()'").died == "a link"
+    crash = told("src/x.cpp:9:3: internal compiler error: in tsubst_copy, at cp/pt.cc:16973")
+    assert crash.died == "the compilation of src/x.cpp"
+
+
+def test_a_module_of_linux_is_made_for_another_kernel() -> None:
+    """kbuild does not read CFLAGS, and a warning would not bring the function back."""
+    said = "x.c:52:12: error: implicit declaration of function 'f' [-Werror=implicit-function-declaration]"
+    module = told("  CC [M]  /var/lib/dkms/x/1.0/build/x.o", f"/var/lib/dkms/x/1.0/build/{said}")
+    assert module.fixes[0].command == "uname -r"
+    assert "CFLAGS" not in commands(module)
+    assert "CFLAGS" in commands(told(f"src/{said}"))
+
+
+def test_marks_of_markdown_come_off() -> None:
+    bold = told("**nvcc fatal   : Unknown option '-march=native'**")
+    assert bold.why == told("nvcc fatal   : Unknown option '-march=native'").why
+    assert bold.verdict is Verdict.TOOLCHAIN
