@@ -214,7 +214,7 @@ _WRAPS = re.compile(
     r"|\bwith error code\b|^(?:ERROR: )?Failed (?:to build|building) |^The configuration failed|^[-=*#]{4,}$"
     r"|-generation-failed$|-exited-with-error$|^(?:error: )?The build backend returned an error"
     r"|\bBackend subprocess exited\b|\berror originates from a sub|\bld: final link failed: (?![Nn]o space|[Mm]emory)"
-    r"|^error: [Cc]ould not compile |^(?:ERROR|error):$|-- ANTICONF ERROR -"
+    r"|^error: (?:[Cc]ould not compile|failed to run custom build command|failed to compile) |^(?:ERROR|error):$|-- ANTICONF ERROR -"
     r"|\bduring the fetch of repository '|\bTraceback \(most recent call last\):|\bdue to previous errors?\b"
     r"|\bCould not read from remote repository|^fatal: clone of '|^Failed to clone '|^configure: error: in [`'\u2018]"
     r"|Failed to generate test project build system|^Failed executing: "
@@ -227,11 +227,13 @@ _WRAPS = re.compile(
 """what says that something failed, and never why"""
 _OPENS = re.compile(
     r"\[\d{1,7} lines? of output\]|Complete output(?: from command .{1,600}| \(\d{1,7} lines?\))?:?|\[std(?:err|out)\]$"
+    r"|--- std(?:err|out)$"
 )
 _CLOSES = re.compile(
     r"\[end of output\]|-{8,}$|hint: |note: |Command \"|\[std(?:err|out)\]$|(?:ERROR: )?Command errored out"
+    r"|--- std(?:err|out)$|warning: build failed, waiting"
 )
-"""around what pip and uv hand on of a build"""
+"""around what pip, uv and cargo hand on of a build"""
 _ENDED = re.compile(
     r"(?:[\w./-]{0,100}make|scons)(?:\[\d{1,4}\])?: \*\*\* |\+{1,3} exit [1-9]"
     r"|(?:Error: )?Process completed with exit code"
