@@ -686,6 +686,19 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
             id="an object that all lines name is no wrapping",
         ),
         pytest.param(
+            [
+                "error: failed to run custom build command for `frob v0.1.0 (/srv/frob)`",
+                "Caused by:",
+                "  process didn't exit successfully: `/srv/target/release/build/frob-0/build-script-build` (exit status: 1)",
+                "  --- stderr",
+                "  error running rustfmt: Os { code: 2, kind: NotFound }",
+                "warning: build failed, waiting for other jobs to finish...",
+                "error: failed to compile `frob v0.1.0 (/srv/frob)`, intermediate artifacts can be found at `/srv/target`",
+            ],
+            "line 5: error running rustfmt: Os { code: 2, kind: NotFound }",
+            id="what a build script of Rust said",
+        ),
+        pytest.param(
             ["frob.FrobError: the moon is down", "ERROR: the whole of it did not go on"],
             "line 1: frob.FrobError: the moon is down",
             id="an error that may be anybody's, after an exception",
