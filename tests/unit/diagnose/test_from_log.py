@@ -689,11 +689,11 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
             [
                 "error: failed to run custom build command for `frob v0.1.0 (/srv/frob)`",
                 "Caused by:",
-                "  process didn't exit successfully: `/srv/target/release/build/frob-0/build-script-build` (exit status: 1)",
+                "  process didn't exit successfully: `/srv/frob-0/build-script-build` (exit status: 1)",
                 "  --- stderr",
                 "  error running rustfmt: Os { code: 2, kind: NotFound }",
                 "warning: build failed, waiting for other jobs to finish...",
-                "error: failed to compile `frob v0.1.0 (/srv/frob)`, intermediate artifacts can be found at `/srv/target`",
+                "error: failed to compile `frob v0.1.0 (/srv/frob)`, intermediate artifacts can be found at `/x`",
             ],
             "line 5: error running rustfmt: Os { code: 2, kind: NotFound }",
             id="what a build script of Rust said",
