@@ -33,17 +33,18 @@ TITLES: Sequence[tuple[str, str, tuple[str, ...]]] = (
 )
 
 OF_UNITS = (
-    (TWO_ARCHS, "Two architectures in place of one, `--threads 1`"),
-    (TWO_AT_ONCE, "Two architectures, `--threads 2` in place of 1"),
+    (TWO_ARCHS, "Two architectures in place of one"),
+    (TWO_AT_ONCE, "Two architectures at once (`--threads 2`), in place of one after the other"),
     ("--split-compile 2", "`--split-compile 2`: the whole unit"),
-    ("-Xptxas -O1", "`-Xptxas -O1`: the whole unit"),
     (OBJTEMP, "`-objtemp`: the whole unit"),
 )
 """What is compared by all that ran at one moment, and by the time from the first process to the last."""
 
 ABOUT = """\
 compiled once with each flag behind the project's own (`scripts/flags`).
-MiB are of the largest process of a program, times of the processor. *Object*: of the whole unit."""
+MiB are of the largest process of a program, times of the processor. *Object*: of the whole unit.
+Tables of whole units: MiB of all its processes at one moment, *time* from the first process to the last on two
+cores, all rows of such a unit measured on one machine (2 cores, AMD EPYC), one after the other."""
 
 
 def unit_name(effect: Effect) -> str:

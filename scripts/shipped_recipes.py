@@ -287,6 +287,13 @@ SHIPPED = (
         "for architectures that were not measured as for sm_100; their phases are marked",
         derive=lambda recipe: for_archs(recipe, TE_MULTI),
     ),
+    Made(
+        name="transformer_engine-2.18-sm_100-x86_64",
+        data="transformer_engine-2.18-sm_100-x86_64",
+        title="TransformerEngine with its extension of torch",
+        hazards=(RUNAWAY,),
+        built="without NCCL EP, with torch 2.12; its heavy sources are compiled for 100a and 103a",
+    ),
     *_each_arch("flash_attn-2.8.3", "FlashAttention-2", hazards=(FORMULA,), how=FLASH),
     Made(
         name="flash_attn-2.8.3-all-x86_64",

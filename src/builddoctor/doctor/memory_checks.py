@@ -218,7 +218,7 @@ def _place(machine: Machine, heavy: HeavyPhase) -> Iterator[Check]:
 
 
 def _cores(machine: Machine, heavy: HeavyPhase, archs: int) -> Check:
-    at_once = int(machine.budget_mib // heavy.heavy_mib)
+    at_once = int(max(0.0, machine.budget_mib - heavy.beside_mib) // heavy.heavy_mib)
     each = format_mib(machine.budget_mib / machine.cores)
     text = f"{machine.cores} by {machine.cores_source}, {each} each; "
     if at_once >= machine.cores:
@@ -229,7 +229,7 @@ def _cores(machine: Machine, heavy: HeavyPhase, archs: int) -> Check:
             "cores-memory",
             Status.WARNING,
             f"{text}{heavy.what} take {format_mib(heavy.heavy_mib)} ({heavy.source}): one may not fit at all, and "
-            f"{math.ceil(heavy.heavy_mib / (1 - RESERVE_CAP_SHARE) / 1024)} GiB are enough for it",
+            f"{math.ceil((heavy.heavy_mib + heavy.beside_mib) / (1 - RESERVE_CAP_SHARE) / 1024)} GiB are enough for it",
             f"fewer --arch; or {more_memory(machine)}" if archs > 1 else more_memory(machine),
         )
     meaning = (
@@ -260,6 +260,8 @@ class HeavyPhase(msgspec.Struct, frozen=True, kw_only=True):
     heavy_mib: float = HEAVY_MIB
     what: str = "heavy CUDA units"
     source: str = "the largest of TransformerEngine 2.8"
+    beside_mib: float = 0.0
+    """what starts the compilers"""
 
 
 def heavy_phase(

@@ -191,7 +191,12 @@ def heavy_by_recipe(
             peaks = [(_largest(unit, archs, made_for), unit.place) for unit in recipe.units if unit.phases]
             phase, place = max(peaks, key=lambda each: each[0].peak_mib)
             source = f"{kind_words(phase.kind, phase.arch)} of {os.path.basename(place)}, recipe {near[0].name}"
-            return HeavyPhase(heavy_mib=phase.peak_mib, what="its largest phases", source=one_line(printable(source)))
+            return HeavyPhase(
+                heavy_mib=phase.peak_mib,
+                what="its largest phases",
+                source=one_line(printable(source)),
+                beside_mib=beside_mib(recipe.project.name),
+            )
     return None
 
 
