@@ -189,6 +189,8 @@ def heavy_by_recipe(
         if near is not None and (recipe := near[0].recipe) is not None:
             made_for = recipe.fingerprint.archs
             peaks = [(_largest(unit, archs, made_for), unit.place) for unit in recipe.units if unit.phases]
+            if not peaks:
+                return None
             phase, place = max(peaks, key=lambda each: each[0].peak_mib)
             source = f"{kind_words(phase.kind, phase.arch)} of {os.path.basename(place)}, recipe {near[0].name}"
             return HeavyPhase(

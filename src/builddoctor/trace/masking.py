@@ -34,8 +34,9 @@ _VALUE = r"[^\s\"'`&,;(){}<>]{1,4000}"
 _PLAIN = r"(?!(?:\d{1,9}|true|false|on|off|yes|no|none|null|\*{4})(?![^\s\"'`&,;:(){}<>]))"
 """-DTOKENS_PER_BLOCK=128 says what was built."""
 
+_OF_GITLAB = "(?:pat|oas|dt|rtr?|cbt|ptt|ft|imt|agent|wt|soat|ffct)"
 _TOKENS = re.compile(
-    rf"(?<!{_LETTERS})(?:gh[a-z]_{_LETTERS}{{16,255}}|github_pat_\w{{16,255}}|gl(?:pat|oas|dt|rtr?|cbt|ptt|ft|imt|agent|wt|soat|ffct)-[\w-]{{16,255}}"
+    rf"(?<!{_LETTERS})(?:gh[a-z]_{_LETTERS}{{16,255}}|github_pat_\w{{16,255}}|gl{_OF_GITLAB}-[\w-]{{16,255}}"
     rf"|hf_{_LETTERS}{{16,255}}|pypi-[\w-]{{16,255}}|npm_{_LETTERS}{{16,255}}|dckr_[a-z]{{2,5}}_[\w-]{{16,255}}"
     r"|nvapi-[\w-]{16,255}|sk-[\w-]{16,255}|xox[a-z]-[\w-]{10,255}|AIza[\w-]{30,60}"
     r"|eyJ[\w-]{8,4000}(?:\.[\w-]{0,4000}){1,4})"
