@@ -296,6 +296,16 @@ class Interrupted(Event, frozen=True, kw_only=True, tag="interrupted"):
     """None: it has ended by itself"""
 
 
+class NinjaFailed(Event, frozen=True, kw_only=True, tag="ninja-failed"):
+    """A ninja that ends at its first failure had one: it starts nothing more, and waits for what it has started."""
+
+    pid: Whole
+    unit_id: str
+    """that failed"""
+    units: tuple[str, ...] = ()
+    """that it has started, the failed one among them"""
+
+
 class TimePassed(Event, frozen=True, kw_only=True, tag="time"):
     """Nothing else happened."""
 
@@ -343,6 +353,8 @@ class HoldReason(Word):
     """its unit would not end before the build has to"""
     NODE = "node"
     """it does not fit here, and waits for another machine"""
+    FAILURE = "failure"
+    """another unit failed, and its ninja ends with that"""
 
 
 class Hold(Event, frozen=True, kw_only=True, tag="hold"):
@@ -450,6 +462,13 @@ class OutOfTime(Event, frozen=True, kw_only=True, tag="out-of-time"):
     """Nothing that waits can end before the build has to: stop it in order."""
 
 
+class StopNinja(Event, frozen=True, kw_only=True, tag="stop-ninja"):
+    """End this ninja, which had a failure, as soon as it waits for none but these units."""
+
+    pid: Whole
+    units: tuple[str, ...] = ()
+
+
 class ReleaseUnit(Event, frozen=True, kw_only=True, tag="unit-open"):
     """Let this unit, which waits at its gate, become nvcc."""
 
@@ -510,7 +529,9 @@ class Warn(Event, frozen=True, kw_only=True, tag="warn"):
     stall: Stall | None = None
 
 
-Decision = Queue | Admit | Hold | Kill | Requeue | GiveUp | OutOfTime | ReleaseUnit | Pause | Continue | Warn
+Decision = (
+    Queue | Admit | Hold | Kill | Requeue | GiveUp | OutOfTime | StopNinja | ReleaseUnit | Pause | Continue | Warn
+)
 
 Fact = (
     UnitBegan
@@ -527,6 +548,7 @@ Fact = (
     | NodeSeen
     | NodeLost
     | Interrupted
+    | NinjaFailed
     | TimePassed
 )
 """What the scheduler takes."""

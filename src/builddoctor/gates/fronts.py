@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import msgspec
@@ -37,6 +37,7 @@ _MOST_INNER = 8
 """Of the files that one build.ninja names (flashinfer: one for each kernel), so many are looked into."""
 _COMPILES = re.compile(r"\s(-c|-dc|-dw|-x cu)\s")
 _JOBS_FLAG = re.compile(r"-[a-zA-Z]*j")
+_GOES_ON_FLAG = re.compile(r"-[a-zA-Z]*k(?P<failures>.*)")
 _MOST_READ_BYTES = 4 * 1024 * 1024
 PLAN_TIMEOUT_S = 20.0
 _MOST_PLAN_BYTES = 256 * 1024 * 1024
@@ -126,8 +127,16 @@ def going_on(name: str, argv: Sequence[str]) -> list[str]:
     if _asks_only(argv):
         return []
     if name in NINJA_NAMES:
-        return [] if any(word.startswith("-k") for word in argv) else ["-k", "0"]
+        return [] if any(map(_GOES_ON_FLAG.match, argv)) else ["-k", "0"]
     return ["-k"] if name in MAKE_NAMES and not {"-k", "--keep-going", "-S", "--stop"} & set(argv) else []
+
+
+def ends_at_failure(argv: Sequence[str]) -> bool:
+    """A ninja with these arguments starts nothing more after its first failure."""
+    for word, following in pairwise([*argv, ""]):
+        if match := _GOES_ON_FLAG.match(word):
+            return (match["failures"] or following) == "1"
+    return True
 
 
 def planned_units(ninja: str, argv: Sequence[str], cwd: str) -> int | None:

@@ -24,7 +24,17 @@ import msgspec
 import builddoctor
 from builddoctor.core.board import BoardState
 from builddoctor.core.errors import TO_BE_CONTINUED, BuildLostError, TraceError
-from builddoctor.core.events import TRACE_SCHEMA, BuildEnded, BuildResult, Event, Header, Note, NoteLevel, Summary
+from builddoctor.core.events import (
+    TRACE_SCHEMA,
+    BuildEnded,
+    BuildResult,
+    Event,
+    Header,
+    Note,
+    NoteLevel,
+    StopNinja,
+    Summary,
+)
 from builddoctor.core.limits import LevelKind
 from builddoctor.core.request import RunRequest
 from builddoctor.core.settings import SchedulerSettings
@@ -76,6 +86,9 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 """After Ctrl-C a build has this long to end by itself; then it is ended. Where nothing compiles at that moment it is
 left its time: a server that answers what it was asked before takes as long as that takes. A second signal ends all."""
+
+NINJA_INTERRUPTED = (2, 130)
+"""What ninja ends with after SIGINT: 130 from 1.12 on."""
 
 SYNC_EVERY_S = 1.0
 FOLLOW_EVERY_S = 0.25
@@ -228,6 +241,7 @@ class _Build:
         self.time_left = TimeLeftWatch(self.state, self.scheduler, self.recorder.foreseen)
         self.signalled: int | None = None
         self._left_s: float | None = None
+        self._stopped_ninja = False
         """what the rest would take, once time is up"""
         self._session: Session | None = None
         self._decisions: DecisionLoop | None = None
@@ -464,6 +478,7 @@ class _Build:
             processes=processes,
             clock=self.clock,
             out_of_time=self._out_of_time,
+            stop_ninja=self._stop_ninja,
         )
         session = self._session = Session(
             decisions=decisions,
@@ -605,6 +620,16 @@ class _Build:
         # Ninja then ends its compilers, and removes what they had begun to write.
         asyncio.get_running_loop().call_soon(self._interrupted, signal.SIGINT)
 
+    def _stop_ninja(self, decision: StopNinja) -> None:
+        assert self._session is not None, "units are heard of through it"
+        assert self._log is not None, "and the log is made before it"
+        self._stopped_ninja = True
+        count = len(decision.units)
+        units = f"{count} units that were" if count > 1 else "one unit that was"
+        text = f"a unit failed: ninja is stopped before {units} not begun (`ninja -k 0`, or --keep-going, builds them)"
+        self._log.tell(text)
+        self._session.failures.end(decision.pid, decision.units)
+
     def _interrupted(self, number: int) -> None:
         """First a chance to end in order, then the end; a second signal comes straight to that."""
         if self.joined is not None and self._ended is not None:
@@ -646,6 +671,9 @@ class _Build:
     def _summary(self, guardian: Guardian | None, session: Session, wall_s: float) -> Summary:
         state, counts, costs = self.state, self.state.counts, session.costs
         exit_code = exit_code_of(guardian.status or 0) if guardian is not None else int(state.has_failed_unit)
+        if self._stopped_ninja and exit_code in NINJA_INTERRUPTED:
+            # What it would have ended with by itself.
+            exit_code = 1
         result = BuildResult.OK if exit_code == 0 else BuildResult.FAILED
         if self.signalled is not None and exit_code != 0:
             # With 0 the command says itself that it ended in order: a server, or a build that was done.

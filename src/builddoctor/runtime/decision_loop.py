@@ -25,6 +25,7 @@ from builddoctor.core.events import (
     Pause,
     ReleaseUnit,
     Requeue,
+    StopNinja,
 )
 from builddoctor.runtime.event_log import EventLog
 from builddoctor.runtime.kill_evidence import KillEvidence
@@ -54,8 +55,10 @@ class DecisionLoop:
         processes: Processes,
         clock: Clock,
         out_of_time: Callable[[], None],
+        stop_ninja: Callable[[StopNinja], None],
     ) -> None:
-        """``open_units``: how many there are now. ``out_of_time``: called when the build is to be stopped for that."""
+        """``open_units``: how many there are now. ``out_of_time`` and ``stop_ninja``: called when the build, or a ninja
+        of it, is to be stopped."""
         self._scheduler = scheduler
         self._log = log
         self._phases = phases
@@ -67,6 +70,7 @@ class DecisionLoop:
         self._processes = processes
         self._clock = clock
         self._out_of_time = out_of_time
+        self._stop_ninja = stop_ninja
         self._facts: deque[Fact] = deque()
         self._deciding = False
         self._blind = False
@@ -130,6 +134,8 @@ class DecisionLoop:
             self._end(decision)
         elif isinstance(decision, OutOfTime):
             self._out_of_time()
+        elif isinstance(decision, StopNinja):
+            self._stop_ninja(decision)
         elif isinstance(decision, ReleaseUnit):
             self._held_units.release(decision.unit_id, decision.threads)
         elif isinstance(decision, Pause):

@@ -26,6 +26,7 @@ from builddoctor.gates.protocol import Asked, Connection, Ended, Registered, Sta
 from builddoctor.runtime.decision_loop import DecisionLoop
 from builddoctor.runtime.event_log import EventLog
 from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture, call_of
+from builddoctor.runtime.first_failure import FirstFailure
 from builddoctor.runtime.history_recorder import HistoryRecorder
 from builddoctor.runtime.kill_evidence import KillEvidence
 from builddoctor.runtime.phases import LivePhase, LivePhases, was_killed
@@ -97,6 +98,7 @@ class Session:
         self.costs = GateCosts()
         self.phases = phases
         self.units = Units(processes, began=self._unit_began, ended=self._unit_ended)
+        self.failures = FirstFailure(self.units, processes)
         self._decisions = decisions
         self._log = log
         self._held_units = held_units
@@ -211,6 +213,8 @@ class Session:
                 granted = live.granted
                 returned = await self._run_elsewhere(connection, live)
                 if live.phase.phase_id not in self.phases:
+                    if returned.status != 0:
+                        self._failed(live)
                     printed = os.fsdecode(returned.printed.replace(b"\0", b""))
                     connection.send("done", str(returned.status), printed)
                     return
@@ -223,6 +227,7 @@ class Session:
             word, ended = "again", await self._run_once(connection, live)
             if live.phase.phase_id not in self.phases:
                 if ended.status != 0:
+                    self._failed(live)
                     self._add_now(await self._capture.keep(live, ended.status, given_up=live.given_up))
                 elif ended.printed is not None:
                     said, cpu_s = os.fsencode(ended.printed), ended.cpu_s
@@ -286,6 +291,7 @@ class Session:
         returned = await self._unprepared(connection, live)
         if returned is not None and returned.outcome is Outcome.FAILED:
             # It has said why.
+            self._failed(live)
             connection.send("done", str(returned.status), "")
             return False
         if live.load is not None:
@@ -394,11 +400,21 @@ class Session:
         over = outcome in (Outcome.OK, Outcome.FAILED)
         if over:
             self.phases.pop(live.phase.phase_id, None)
+        if outcome is Outcome.FAILED:
+            # Before another phase takes its place.
+            self._failed(live)
         if (share := self._sharing.phase_ended(self.phases.held_mib, at_s)) is not None:
             self._decisions.decide(share)
         self._decisions.decide(ended)
         if live.phase.phase_id not in self.phases:
             self.costs.gate_ended(cpu_s=message.gate_cpu_s, peak_kib=message.gate_peak_kib)
+
+    def _failed(self, live: LivePhase) -> None:
+        """For good, and its gate has not said so yet: whatever started its unit is still there."""
+        unit = self.units.open.get(live.phase.unit_id)
+        failed = self.failures.of(unit.unit_id, self._log.at_s()) if unit is not None and unit.counted else None
+        if failed is not None:
+            self._decisions.decide(failed)
 
     def _beside(self, since_s: float) -> tuple[Beside, ...]:
         """What else held memory under our limit, at that time (on the clock) or later."""

@@ -73,6 +73,8 @@ class Units:
         self._began = began
         self._ended = ended
         self.open: dict[str, Unit] = {}
+        self.pids: dict[str, int] = {}
+        """of their drivers"""
         self._pidfds: dict[str, int | None] = {}
         """of units whose drivers run; None where their numbers have to do"""
         self._phases: dict[str, int] = {}
@@ -150,6 +152,7 @@ class Units:
 
     def _open(self, unit: Unit, pid: int, argv: Sequence[str], cwd: str, *, at_gate: bool = False) -> None:
         self.open[unit.unit_id] = unit
+        self.pids[unit.unit_id] = pid
         self._began(unit, argv, cwd, at_gate)
         try:
             pidfd = self._pidfds[unit.unit_id] = hold(pid)
@@ -180,6 +183,7 @@ class Units:
             self._finish(unit_id)
 
     def _finish(self, unit_id: str) -> None:
+        self.pids.pop(unit_id, None)
         unit = self.open.pop(unit_id, None)
         if unit is not None:
             self._ended(unit)

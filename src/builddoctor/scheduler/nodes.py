@@ -59,6 +59,11 @@ class Nodes:
         """Of all of them."""
         return sum(node.cores for node in self._nodes.values())
 
+    @property
+    def units(self) -> set[str]:
+        """Those with a phase there."""
+        return {away.waiting.phase.unit_id for away in self._away.values()}
+
     def largest_mib(self, tool: str) -> float:
         """The budget of the largest that runs this program; 0 without any."""
         return max((node.budget_mib for node in self._nodes.values() if tool in node.tools), default=0.0)

@@ -37,6 +37,7 @@ from builddoctor.core.events import (
     KillReason,
     MemorySampled,
     MemoryUnseen,
+    NinjaFailed,
     NodeLost,
     NodeSeen,
     OutOfTime,
@@ -67,6 +68,7 @@ from builddoctor.scheduler.admission import Admission
 from builddoctor.scheduler.budget import budget_mib
 from builddoctor.scheduler.build_order import BuildOrder, rest_of_units, whole_s, worth_a_search
 from builddoctor.scheduler.deadline import Deadline
+from builddoctor.scheduler.first_failure import FirstFailures
 from builddoctor.scheduler.nodes import Away, Nodes
 from builddoctor.scheduler.oom_guard import (
     DANGER_SHARE,
@@ -126,6 +128,9 @@ MOST_UNGATED_S = 300.0
 UNGATED_LATENCY_S = 0.5
 """From deciding to end a phase to its memory being back."""
 
+NEVER = frozenset((HoldReason.TIME, HoldReason.FAILURE))
+"""What waits for these does not start any more."""
+
 KILLED = frozenset((Outcome.KILLED_BY_KERNEL, Outcome.KILLED_BY_US, Outcome.KILLED_OUTSIDE))
 
 
@@ -170,6 +175,7 @@ class Scheduler:
         self._last_headroom = (-math.inf, 0.0)
         self._interrupted = False
         self._deadline = Deadline(settings.until_s, remaining_s=estimator.remaining_s, cores=self._cores)
+        self._failures = FirstFailures()
         self._proven_mib = 0.0
         """the most that was expected of a phase that ended well"""
         self._courses_known = False
@@ -201,6 +207,7 @@ class Scheduler:
             NodeSeen: self._node_seen,
             NodeLost: self._node_lost,
             Interrupted: self._interrupt,
+            NinjaFailed: self._ninja_failed,
             TimePassed: self._time_passed,
         }
 
@@ -291,7 +298,7 @@ class Scheduler:
         assert not self._waiting.keys() & self._running.keys(), "a phase waits and runs"
         assert len(self._running) <= self._slots + self._nodes.were_there
         due = [each for each in self._waiting if self._drains_to is None or each.key <= self._drains_to.key]
-        kept = (HoldReason.TIME, HoldReason.NODE) if self._nodes else (HoldReason.TIME,)
+        kept = {*NEVER, HoldReason.NODE} if self._nodes else NEVER
         idle = [each for each in due if each.held_for not in kept and self._in_turn(each)]
         assert self._running or not idle, "work waits while nothing runs"
         assert not any(phase_id in self._nodes for phase_id in self._running), "a phase runs in two places"
@@ -321,6 +328,13 @@ class Scheduler:
         self._lingering.pop(event.unit_id, None)
         self._units.discard(event.unit_id)
         self._release.ended(event.unit_id, event.at_s)
+        return [*self._failures.unit_ended(event.unit_id, event.at_s), *self._admit(event.at_s)]
+
+    def _ninja_failed(self, event: NinjaFailed) -> list[Decision]:
+        at_work = {run.phase.unit_id for run in self._running.values()} | self._nodes.units
+        between = {unit_id for unit_id, kept in self._lingering.items() if kept.until_s > event.at_s}
+        for unit_id in self._failures.failed(event, at_work | between):
+            self._release.ended(unit_id, event.at_s)
         return self._admit(event.at_s)
 
     def _phase_asked(self, event: PhaseAsked) -> list[Decision]:
@@ -537,7 +551,7 @@ class Scheduler:
         """What waits here goes where there is room: the most urgent first."""
         for waiting in self._waiting.in_turn():
             phase, elsewhere = waiting.phase, self._belongs_elsewhere(waiting)
-            if not phase.portable or waiting.held_for is HoldReason.TIME or self._interrupted:
+            if not phase.portable or waiting.held_for in NEVER or self._interrupted:
                 continue
             worth = elsewhere or self._estimator.wall_s(phase) >= WORTH_SENDING_S
             node = self._nodes.place_for(waiting, at_any_price=elsewhere) if worth else None
@@ -844,6 +858,8 @@ class Scheduler:
             if self._deadline.is_too_late_for(waiting.phase, now_s):
                 reason: HoldReason | None = HoldReason.TIME
                 self._release.too_late(waiting.phase.unit_id)
+            elif self._failures.is_left(waiting.phase.unit_id):
+                reason = HoldReason.FAILURE
             else:
                 reason = HoldReason.OTHER_ALONE if solo and self._running else self._blocked(waiting, admission)
             if reason is None:

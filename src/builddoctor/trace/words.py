@@ -68,6 +68,7 @@ HOLD_WORDS: Mapping[HoldReason, str] = {
     HoldReason.FREEING: "a kill is under way",
     HoldReason.TIME: "time: its unit would not end before the build has to",
     HoldReason.NODE: "it does not fit here, and waits for another machine",
+    HoldReason.FAILURE: "nothing: another unit failed, and ninja ends with that",
 }
 
 CONTINUE_WORDS: Mapping[ContinueReason, str] = {

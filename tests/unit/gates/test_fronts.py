@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builddoctor.gates.fronts import configured_nvcc, planned_units, wants_jobs, works_in
+from builddoctor.gates.fronts import configured_nvcc, ends_at_failure, planned_units, wants_jobs, works_in
 from builddoctor.toolchain.discover import OVERLAY_MARK
 
 
@@ -163,3 +163,24 @@ def test_a_ninja_that_only_answers_is_not_asked_for_its_plan(argv: list[str]) ->
 def test_a_command_may_work_in_another_folder(command: list[str], folder: str) -> None:
     """Whose project it is then that is built."""
     assert works_in(command, "/src") == folder
+
+
+@pytest.mark.parametrize(
+    ("argv", "ends"),
+    [
+        ([], True),
+        (["-v", "-j", "8"], True),
+        (["-C", "build", "all"], True),
+        (["-k", "1"], True),
+        (["-k1"], True),
+        (["-vk1"], True),
+        (["-k", "0"], False),
+        (["-k0"], False),
+        (["-vk", "0"], False),
+        (["-k"], False),
+        (["-dkeepdepfile"], False),
+    ],
+)
+def test_a_ninja_ends_at_its_first_failure_unless_it_is_told_otherwise(argv: list[str], ends: bool) -> None:
+    """What cannot be told apart from -k counts as that."""
+    assert ends_at_failure(argv) is ends

@@ -130,6 +130,7 @@ def build_of(
         processes=processes,
         clock=clock,
         out_of_time=lambda: warn("out of time"),
+        stop_ninja=lambda decision: warn(f"stop ninja {decision.pid}"),
     )
     session = Session(
         decisions=decisions,
