@@ -625,8 +625,8 @@ class _Build:
         assert self._log is not None, "and the log is made before it"
         self._stopped_ninja = True
         count = len(decision.units)
-        units = f"{count} units that were" if count > 1 else "one unit that was"
-        text = f"a unit failed: ninja is stopped before {units} not begun (`ninja -k 0`, or --keep-going, builds them)"
+        units = f"{count} units that it has started are" if count > 1 else "one unit that it has started is"
+        text = f"a unit failed, so ninja is stopped: {units} not built (`ninja -k 0`, or --keep-going, builds them)"
         self._log.tell(text)
         self._session.failures.end(decision.pid, decision.units)
 
