@@ -515,6 +515,8 @@ class WarningKind(Word):
     """the build hangs for memory: nothing new starts"""
     THRIFT = "thrift"
     """a phase that does not fit is tried with less memory"""
+    FIRST_FAILURE = "first-failure"
+    """ninja ends with the unit that failed: others that it has started are not built"""
 
 
 class Warn(Event, frozen=True, kw_only=True, tag="warn"):
@@ -527,6 +529,8 @@ class Warn(Event, frozen=True, kw_only=True, tag="warn"):
     budget_mib: Mib | None = None
     """what there is, where it is less than that"""
     stall: Stall | None = None
+    units: Whole = 0
+    """that are not built"""
 
 
 Decision = (

@@ -622,12 +622,7 @@ class _Build:
 
     def _stop_ninja(self, decision: StopNinja) -> None:
         assert self._session is not None, "units are heard of through it"
-        assert self._log is not None, "and the log is made before it"
         self._stopped_ninja = True
-        count = len(decision.units)
-        units = f"{count} units that it has started are" if count > 1 else "one unit that it has started is"
-        text = f"a unit failed, so ninja is stopped: {units} not built (`ninja -k 0`, or --keep-going, builds them)"
-        self._log.tell(text)
         self._session.failures.end(decision.pid, decision.units)
 
     def _interrupted(self, number: int) -> None:

@@ -20,7 +20,17 @@ from pathlib import Path
 import msgspec
 
 from builddoctor.core.board import TimeLeft
-from builddoctor.core.events import Admit, Event, GiveUp, MemorySampled, PhaseAsked, PhaseEnded, UnitEnded
+from builddoctor.core.events import (
+    Admit,
+    Event,
+    GiveUp,
+    MemorySampled,
+    PhaseAsked,
+    PhaseEnded,
+    UnitEnded,
+    Warn,
+    WarningKind,
+)
 from builddoctor.core.past import FinishedPhase, FinishedUnit, PastUnit, Seen, UnitKey
 from builddoctor.core.phase import Outcome, Phase, Unit
 from builddoctor.core.units import printable
@@ -232,9 +242,12 @@ class TimeLeftWatch:
         self._scheduler = scheduler
         self._foreseen = foreseen
         self._works = Works()
+        self._fails = False
 
     def saw(self, event: Event) -> None:
         """Work is done as phases end."""
+        if isinstance(event, Warn) and event.kind is WarningKind.FIRST_FAILURE:
+            self._fails = True
         if isinstance(event, PhaseEnded):
             if (phase := self._state.phases.get(event.phase_id)) is not None:
                 self._works.phase_ran(phase.row.unit_id, event.wall_s)
@@ -243,8 +256,9 @@ class TimeLeftWatch:
             self._works.unit_ended(event.unit_id, counted=unit is not None and unit.unit.counted)
 
     def left(self, planned: int | None, at_s: float) -> TimeLeft | None:
-        """Until the last unit has ended; None where it is not known how many units there will be (``planned``)."""
-        if planned is None:
+        """Until the last unit has ended; None where it is not known how many units there will be (``planned``), or not
+        all of them are built."""
+        if planned is None or self._fails:
             return None
         state, scheduler = self._state, self._scheduler
         counted = [unit_id for unit_id, unit in state.open_units.items() if unit.unit.counted]

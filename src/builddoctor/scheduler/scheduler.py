@@ -333,9 +333,11 @@ class Scheduler:
     def _ninja_failed(self, event: NinjaFailed) -> list[Decision]:
         at_work = {run.phase.unit_id for run in self._running.values()} | self._nodes.units
         between = {unit_id for unit_id, kept in self._lingering.items() if kept.until_s > event.at_s}
-        for unit_id in self._failures.failed(event, at_work | between):
+        left = self._failures.failed(event, at_work | between)
+        for unit_id in left:
             self._release.ended(unit_id, event.at_s)
-        return self._admit(event.at_s)
+        warning = Warn(at_s=event.at_s, kind=WarningKind.FIRST_FAILURE, units=len(left))
+        return [*([warning] if left else []), *self._admit(event.at_s)]
 
     def _phase_asked(self, event: PhaseAsked) -> list[Decision]:
         phase, now_s = event.phase, event.at_s

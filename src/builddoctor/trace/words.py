@@ -219,6 +219,11 @@ def _sentence(seen: Happening, event: Pause | Continue | Warn) -> str:
     if event.kind is WarningKind.STALLED:
         why = stall_words(event.stall) if event.stall is not None else "it makes no progress"
         return f"the build hangs for memory: {why}; nothing new starts"
+    if event.kind is WarningKind.FIRST_FAILURE:
+        left = f"{event.units} units that ninja has started are" if event.units > 1 else "one more unit is"
+        return (
+            f"a unit failed: the build ends after what runs; {left} not built (`ninja -k 0`, or --keep-going, goes on)"
+        )
     if event.kind is WarningKind.OVERDRAWN:
         held = f"{event.size_mib:.0f} MiB"
         return f"{_briefly(seen)} alone holds more than the limit ({held}): it goes on, by itself"

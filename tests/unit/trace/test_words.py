@@ -163,6 +163,13 @@ def test_what_cannot_be_saved(event: GiveUp, why: str) -> None:
             ),
         ),
         (
+            Warn(kind=WarningKind.FIRST_FAILURE, units=23),
+            (
+                "a unit failed: the build ends after what runs; 23 units that ninja has started are not built "
+                "(`ninja -k 0`, or --keep-going, goes on)"
+            ),
+        ),
+        (
             Continue(process=PROCESS, stopped_s=5, reason=ContinueReason.MEMORY_BACK),
             "continues cc1plus (process 17) after 5 s: memory is back",
         ),
