@@ -46,8 +46,8 @@ def test_ninja_is_ended_in_order(program: Program) -> None:
     """With its own exit code, after it has said what failed; what was built by then stays."""
     code, printed = built(program)
     assert code == 1
-    assert printed.index("what breaks it") < printed.index("a unit failed: the build ends after what runs")
-    assert "FAILED: " in printed
+    assert "a unit failed: the build ends after what runs" in printed
+    assert printed.index("FAILED: ") < printed.index("what breaks it") < printed.index("ninja: build stopped")
     (stop,) = [record for record in program.records() if isinstance(record, StopNinja)]
     assert begun(program) < UNITS
     assert begun(program) - 1 <= objects(program) + len(stop.units)
