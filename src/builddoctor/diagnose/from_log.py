@@ -19,7 +19,7 @@ import msgspec
 
 from builddoctor.core.verdict import Diagnosis, Finding, Fix, Verdict, Weight
 from builddoctor.core.word import Confidence
-from builddoctor.diagnose.catalogue import cause_of, entry_of, fixes_of, load_catalogue
+from builddoctor.diagnose.catalogue import Layer, cause_of, entry_of, fixes_of, layer_of, load_catalogue
 from builddoctor.diagnose.gpu_memory import GpuOom, judge_gpu
 from builddoctor.diagnose.kernel_log import judge_kernel, of_a_build
 from builddoctor.diagnose.killed_compiler import NO_NAME, weigh_kill
@@ -350,7 +350,11 @@ def _growing(facts: LogFacts) -> Diagnosis | None:
 
 
 def _silent(reading: Reading, facts: LogFacts) -> Diagnosis | None:
-    """nvcc with --threads: killed or out of disk, it prints nothing and gives 255."""
+    """nvcc with --threads: killed or out of disk, it prints nothing and gives 255; so it does after an error."""
+    root = root_line(reading, facts, None)
+    if root is not None and root in reading.findings and layer_of(root.entry) == Layer.TOOL.rank:
+        if root.weight is not Weight.TRAILS and not SILENT.search(root.text):
+            return None
     step = facts.failed[0].text if facts.failed else ""
     numbered = zip(reading.tail_numbers, reading.tail, strict=True)
     lines = [*facts.failed[:1], *(Quote(line=line, text=text) for line, text in numbered)]

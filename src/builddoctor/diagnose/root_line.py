@@ -38,6 +38,9 @@ WENT_ON = re.compile(
 )
 """printed after an error that did not stop the build"""
 
+CONFIGURED = re.compile(r"-- Configuring done")
+CMAKE_SAID = "cmake-said"
+
 LAST_WORDS = 3
 ENDS_BADLY = re.compile(
     r"\bFAILED\b|\b[Ee]xit status [1-9]|^status [1-9]\d{0,2}$|[Ee]rrors? while running|: Broken pipe$"
@@ -451,7 +454,10 @@ def ends_badly(reading: Reading, trails: Sequence[Finding]) -> bool:
     said = [each for each in reading.findings if each.weight in (Weight.GUESSES, Weight.SHOWS)]
     bad += [each.line for each in said if layer_of(each.entry) < Layer.DRIVER.rank]
     went_on = max((number for number, text in numbered if WENT_ON.search(text)), default=0)
-    return max(bad, default=0) > went_on
+    # CMake writes build files all the same where it finds an error while it generates them.
+    generates = max((number for number, text in numbered if CONFIGURED.match(text)), default=went_on)
+    generated = any(generates < each.line < went_on and each.entry == CMAKE_SAID for each in said)
+    return max(bad, default=0) > went_on or generated
 
 
 def _said_last(numbered: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:

@@ -179,6 +179,35 @@ def test_255_with_a_text_is_no_silence() -> None:
     assert said.verdict == Verdict.DISK_FULL
 
 
+def test_255_after_an_error_that_nobody_knows_is_no_silence() -> None:
+    """make ends with 255 after each of nvcc's errors: the error is what counts."""
+    said = told("nvcc fatal   : Cannot do that today", "make[1]: *** [Makefile:9: loader.so] Error 255")
+    assert said.root == "line 1: nvcc fatal   : Cannot do that today"
+    assert said.cause != "silent-255"
+
+
+# -- errors that build files follow --------------------------------------------------------------------------------
+
+
+def test_cmake_writes_build_files_after_an_error_that_it_finds_while_it_generates_them() -> None:
+    said = told(
+        "-- Configuring done",
+        "CMake Error at app/CMakeLists.txt:5 (add_executable):",
+        '  Target "Viewer" is in two places at once',
+        "",
+        "-- Generating done",
+        "-- Build files have been written to: /b",
+    )
+    assert said.verdict is Verdict.UNKNOWN
+    assert said.root.startswith("line 2: CMake Error at app/CMakeLists.txt:5")
+
+
+def test_an_error_of_cmake_before_it_was_configured_did_not_stop_it() -> None:
+    """Another run has come to its end since."""
+    went_on = ("-- Configuring done", "-- Generating done", "-- Build files have been written to: /b")
+    assert told("CMake Error at app/CMakeLists.txt:5 (find):", "  no such thing", "", *went_on).verdict is None
+
+
 # -- nothing to explain ------------------------------------------------------------------------------------------
 
 
