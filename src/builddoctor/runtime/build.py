@@ -241,8 +241,8 @@ class _Build:
         self.time_left = TimeLeftWatch(self.state, self.scheduler, self.recorder.foreseen)
         self.signalled: int | None = None
         self._left_s: float | None = None
-        self._stopped_ninja = False
         """what the rest would take, once time is up"""
+        self._stopped_ninja = False
         self._session: Session | None = None
         self._decisions: DecisionLoop | None = None
         self._log: EventLog | None = None

@@ -10,6 +10,7 @@ with the many that it starts here, so that there is a choice among them, it woul
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -39,34 +40,33 @@ class FirstFailure:
     def __init__(self, units: Units, processes: Processes) -> None:
         self._units = units
         self._processes = processes
-        self._ninjas: dict[int, PidHandle] = {}
-        self._left: dict[int, tuple[str, ...]] = {}
+        self._started: dict[int, int] = {}
+        """of each ninja that had a failure: when it was started, which tells it from a later one of the same number"""
 
     def of(self, unit_id: str, at_s: float) -> NinjaFailed | None:
         """What a unit's failure means; None where its build may go on. Asked while its compiler driver runs."""
         driver = self._units.pids.get(unit_id)
         ninja = None if driver is None else self._ended_by(driver)
-        if ninja is None or ninja in self._ninjas:
+        started = None if ninja is None else self._processes.start_ticks(ninja)
+        if ninja is None or started is None or self._started.get(ninja) == started:
             return None
-        try:
-            self._ninjas[ninja] = PidHandle(ninja)
-        except OSError:
-            return None
+        self._started[ninja] = started
         below = tuple(each for each, pid in self._units.pids.items() if self._job_of(ninja, pid) is not None)
         return NinjaFailed(at_s=at_s, pid=ninja, unit_id=unit_id, units=below)
 
     def end(self, ninja: int, left: tuple[str, ...]) -> None:
         """As soon as it waits for nothing but these units: whatever else it has started ends by itself, and it has
         printed what that said. On SIGINT ninja ends what it started, and removes what was half written."""
-        handle = self._ninjas.get(ninja)
-        if handle is None:
+        if self._processes.start_ticks(ninja) != self._started.get(ninja):
             return
         jobs = {self._job_of(ninja, pid) for each in left if (pid := self._units.pids.get(each)) is not None}
-        if jobs.issuperset(self._processes.children(ninja)):
+        if not jobs.issuperset(self._processes.children(ninja)):
+            asyncio.get_running_loop().call_later(LOOK_EVERY_S, self.end, ninja, left)
+            return
+        with contextlib.suppress(OSError):
+            handle = PidHandle(ninja, by_number=True)
             handle.send(signal.SIGINT)
             handle.close()
-        else:
-            asyncio.get_running_loop().call_later(LOOK_EVERY_S, self.end, ninja, left)
 
     def _ended_by(self, driver: int) -> int | None:
         """The ninja that ends with this compiler driver's failure; None where something between may make up for it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 
 import pytest
@@ -15,17 +14,12 @@ from builddoctor.system.process import Processes
 from unit.trees import TextRoot
 
 NINJA = 2
-"""In these trees. It stands for this process, as it has to be one that can be held."""
-
-
-def real(pid: int) -> int:
-    return os.getpid() if pid == NINJA else pid
 
 
 def tree(above: Mapping[int, tuple[int, str]]) -> TextRoot:
     """Processes: number to parent and command line."""
     files: dict[str, str | None] = {}
-    for pid, (parent, words) in ((real(pid), (real(parent), words)) for pid, (parent, words) in above.items()):
+    for pid, (parent, words) in above.items():
         files[f"/proc/{pid}/stat"] = f"{pid} (x) S {parent} " + " ".join(["0"] * 20)
         files[f"/proc/{pid}/cmdline"] = words
     return TextRoot(files)
@@ -49,9 +43,7 @@ ABOVE = {NINJA: (1, "ninja\0-v"), 3: (NINJA, "/bin/sh\0-c\0nvcc -c a.cu"), 4: (3
 
 def test_units_of_the_ninja_that_the_failed_one_is_of() -> None:
     others = {5: (NINJA, "nvcc"), 6: (1, "ninja"), 7: (6, "nvcc")}
-    assert seen({**ABOVE, **others}, 4, 5, 7) == NinjaFailed(
-        at_s=5.0, pid=os.getpid(), unit_id="u1", units=("u1", "u2")
-    )
+    assert seen({**ABOVE, **others}, 4, 5, 7) == NinjaFailed(at_s=5.0, pid=NINJA, unit_id="u1", units=("u1", "u2"))
 
 
 @pytest.mark.parametrize(
