@@ -23,7 +23,6 @@ from builddoctor.gates.environment import Mode
 from builddoctor.projects.build_plan import BuildKind, BuildPlan, building_python, plan_build, plan_unfetched
 from builddoctor.projects.catalogue import recognise
 from builddoctor.projects.choose import Choice, choose
-from builddoctor.projects.metadata import project_version
 from builddoctor.projects.sources.obtain import obtain
 from builddoctor.runtime.folders import cache_folder
 from builddoctor.runtime.prepare import forget_other_settings
@@ -166,7 +165,7 @@ def build(
         os.environ,
         wheel_folder=wheels or (Path.cwd() / "dist" if got is not None else None),
         without=tuple(without or ()),
-        version=got.version if got is not None else project_version(folder),
+        version=got.version if got is not None else "",
         keep_going=keep_going,
     )
     loud.notes([f"sources   {got.origin}{' (cached)' if got.cached else ''}"] if got is not None else [])

@@ -23,7 +23,7 @@ from builddoctor.core.errors import NoBuildSystemError, ProjectNotFoundError, Us
 from builddoctor.core.project import ArchKnob, KnownProject, holds_for
 from builddoctor.core.word import Word
 from builddoctor.projects.archs import GENERAL, Arch, arch_environment
-from builddoctor.projects.metadata import pyproject_of
+from builddoctor.projects.metadata import project_version, pyproject_of
 from builddoctor.projects.setup_py import read_setup
 from builddoctor.system.source_files import text_of
 
@@ -90,11 +90,13 @@ def plan_build(
     version: str = "",
     keep_going: bool = False,
 ) -> BuildPlan:
-    """The plan for the checkout in ``folder``. ``without``: names of parts to be left out.
+    """The plan for the checkout in ``folder``. ``without``: names of parts to be left out. ``version``: empty for what
+    its sources say.
 
     Raises ProjectNotFoundError, NoBuildSystemError, and UsageError for a part that the project does not have.
     """
     top = _built_folder(folder, known)
+    version = version or project_version(top)
     kept = top.resolve() / BUILD_FOLDER
     of_backend = known.config_settings if known is not None else _of_backend(top)
     backend = [each.replace("{build}", str(kept)) for each in of_backend]

@@ -116,6 +116,8 @@ def _own_versions(folder: Path, module: str) -> Iterator[str]:
     if re.fullmatch(r"\w+(/\w+)*", package):
         for place in (f"{package}/__init__.py", f"{package}.py"):
             yield from (_first(_OWN_VERSION, folder / root / place) for root in ("", "src"))
+    # FlashAttention 3 keeps it beside its setup.py.
+    yield _first(_OWN_VERSION, folder / "__init__.py")
 
 
 def _setup_names(folder: Path) -> tuple[str, ...]:

@@ -263,6 +263,10 @@ def test_parts_can_be_left_out_by_name(tmp_path: Path) -> None:
 def test_a_project_may_be_built_in_a_folder_of_its_checkout(tmp_path: Path) -> None:
     """FlashAttention 3 is ``hopper``; from within that folder as well."""
     assert planned(tmp_path, "fa3").folder == f"{tmp_path}/hopper"
+    (tmp_path / "flash_attn").mkdir(exist_ok=True)
+    (tmp_path / "flash_attn" / "__init__.py").write_text('__version__ = "2.8.4"\n')
+    (tmp_path / "hopper" / "__init__.py").write_text('__version__ = "3.0.0"\n')
+    assert planned(tmp_path, "fa3").title == "FlashAttention 3 3.0.0"
     assert plan_build(tmp_path / "hopper", find_known("fa3"), (), {}).folder == f"{tmp_path}/hopper"
     (tmp_path / "old").mkdir()
     with pytest.raises(ProjectNotFoundError, match="hopper/, which is missing"):

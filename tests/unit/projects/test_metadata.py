@@ -103,6 +103,7 @@ def test_files_that_say_it(tmp_path: Path, name: str, text: str, version: str) -
         ("", "src/causal_conv1d/__init__.py", "__version__: str = '1.6.1'\n", "1.6.1"),
         ("", "causal_conv1d/__init__.py", "__version__ = metadata.version('causal_conv1d')\n", ""),
         ("", "another/__init__.py", '__version__ = "1.6.1"\n', ""),
+        ("", "__init__.py", '__version__ = "3.0.0"\n', "3.0.0"),
         (
             '[tool.setuptools.dynamic]\nversion = {attr = "conv.version.__version__"}\n',
             "conv/version.py",
@@ -123,7 +124,7 @@ def test_the_version_that_the_package_gives_itself(
     """By the project's name, or by the module that setuptools reads; never outside the folder."""
     (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "causal-conv1d"\ndynamic = ["version"]\n{pyproject}')
     path = tmp_path / name
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     assert project_version(tmp_path) == version
 
