@@ -78,7 +78,7 @@ def flags() -> list[str]:
     rows = flag_rows()
     versions = sorted({each.nvcc for each in rows})
     projects = {each.project for each in rows}
-    about = f"One unit or two of each of {len(projects)} projects, nvcc {', '.join(versions)}, gcc 12.2, one architecture"
+    about = f"One or two units of each of {len(projects)} projects, nvcc {', '.join(versions)}, gcc 12.2, one arch"
     lines = [f"{about}; {ABOUT}"]
     for flag, title, tools in TITLES:
         before, after = ("with it", "without") if flag == NO_LINE_INFO else ("without", "with it")
