@@ -41,6 +41,9 @@ class Told:
     def remaining_s(self, phase: Phase, *, keep: bool = True) -> float:
         return float(phase.source)
 
+    def least_s(self, phase: Phase) -> float:
+        return float(phase.source)
+
     def wall_s(self, phase: Phase) -> float:
         return float(phase.source)
 

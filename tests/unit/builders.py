@@ -41,6 +41,9 @@ class TableEstimator:
     def remaining_s(self, phase: Phase, *, keep: bool = True) -> float:
         return self.remaining.get(phase.phase_id, 0.0)
 
+    def least_s(self, phase: Phase) -> float:
+        return self.remaining_s(phase)
+
     def wall_s(self, phase: Phase) -> float:
         return self.remaining_s(phase) / 2
 

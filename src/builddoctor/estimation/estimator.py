@@ -96,6 +96,10 @@ class Estimator(Protocol):
         """
         ...
 
+    def least_s(self, phase: Phase) -> float:
+        """The same if all that is only guessed of it is too long."""
+        ...
+
     def wall_s(self, phase: Phase) -> float:
         """Time expected of this phase alone."""
         ...
@@ -239,6 +243,9 @@ class LearningEstimator:
     def remaining_s(self, phase: Phase, *, keep: bool = True) -> float:
         notes = self._notes(phase.unit_id) if keep else self._units.get(phase.unit_id, self._nothing)
         return self._run_times.remaining_s(phase, notes, keep=keep)
+
+    def least_s(self, phase: Phase) -> float:
+        return self._run_times.least_s(phase, self._units.get(phase.unit_id, self._nothing))
 
     # -- evidence ------------------------------------------------------------------------------------------
 

@@ -19,11 +19,20 @@ OVER_AFTER_S = 2.0
 
 
 class Deadline:
-    """``until_s``: on the clock of the build's events; None: none. ``remaining_s``: of a phase's unit, from it on."""
+    """``until_s``: on the clock of the build's events; None: none. ``remaining_s``: of a phase's unit, from it on;
+    ``least_s``: the same where guesses were too long."""
 
-    def __init__(self, until_s: float | None, *, remaining_s: Callable[[Phase], float], cores: int) -> None:
+    def __init__(
+        self,
+        until_s: float | None,
+        *,
+        remaining_s: Callable[[Phase], float],
+        least_s: Callable[[Phase], float],
+        cores: int,
+    ) -> None:
         self._until_s = math.inf if until_s is None else until_s
         self._remaining_s = remaining_s
+        self._least_s = least_s
         self._cores = cores
         self._begun: set[str] = set()
         self._work_s = 0.0
@@ -47,7 +56,8 @@ class Deadline:
             return self._over
         remaining_s, left_s = self._remaining_s(phase), self._until_s - now_s
         if phase.unit_id in self._begun:
-            return remaining_s > left_s
+            # What was done of it is lost otherwise.
+            return self._least_s(phase) > left_s
         if max(remaining_s, (self._work_s + remaining_s) / self._cores) > left_s:
             return True
         self._work_s += remaining_s

@@ -174,7 +174,9 @@ class Scheduler:
         self._ungated_since_s = 0.0
         self._last_headroom = (-math.inf, 0.0)
         self._interrupted = False
-        self._deadline = Deadline(settings.until_s, remaining_s=estimator.remaining_s, cores=self._cores)
+        self._deadline = Deadline(
+            settings.until_s, remaining_s=estimator.remaining_s, least_s=estimator.least_s, cores=self._cores
+        )
         self._failures = FirstFailures()
         self._proven_mib = 0.0
         """the most that was expected of a phase that ended well"""

@@ -115,6 +115,9 @@ class ExactEstimator:
         self._floor_mib[phase.phase_id] = max(floor_mib, self._floor_mib.get(phase.phase_id, 0.0))
         return self.estimate(phase)
 
+    def least_s(self, phase: Phase) -> float:
+        return self.remaining_s(phase)
+
     def remaining_s(self, phase: Phase, *, keep: bool = True) -> float:  # noqa: ARG002 - nothing is guessed
         return sum(each.wall_s for each in self._remaining(phase))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builddoctor.core.past import PastPhase, PastUnit, Seen, UnitKey
 from builddoctor.core.phase import Outcome, PhaseKind
 from builddoctor.estimation.estimator import LearningEstimator
-from builddoctor.estimation.run_time import SLOWEST_PACE
+from builddoctor.estimation.run_time import MOST_TOO_LONG, SLOWEST_PACE
 from unit.builders import phase
 
 ORDER = [PhaseKind.CUDAFE, PhaseKind.CICC, PhaseKind.PTXAS, PhaseKind.HOST]
@@ -69,6 +69,14 @@ def test_the_past_says_what_the_unit_still_has_to_go() -> None:
     assert estimator.wall_s(phase(kind=PhaseKind.CICC)) == 40
     estimator.observe(phase(9, kind=PhaseKind.CICC), outcome=Outcome.OK, peak_mib=100.0, wall_s=40.0)
     assert estimator.remaining_s(phase(10, kind=PhaseKind.PTXAS)) == 130
+    assert estimator.least_s(phase(10, kind=PhaseKind.PTXAS)) == 130
+
+
+def test_what_is_only_guessed_may_be_much_too_long() -> None:
+    """A deadline goes by the least that it may be, where something of a unit would be lost."""
+    estimator = observed(PhaseKind.CUDAFE, "u1", 10.0)
+    cicc = phase(kind=PhaseKind.CICC, unit_id="u1", input_mib=4.0)
+    assert estimator.least_s(cicc) == estimator.remaining_s(cicc) / MOST_TOO_LONG
 
 
 def test_a_slower_machine_is_noticed() -> None:

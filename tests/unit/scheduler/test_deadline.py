@@ -42,7 +42,11 @@ def feed(scheduler: Scheduler, event: Fact, now_s: float = 0.0) -> list[Decision
 
 
 def deadline(seconds: dict[int, float], *, until_s: float | None = UNTIL_S, cores: int = 2) -> Deadline:
-    return Deadline(until_s, remaining_s=lambda one: seconds[one.phase_id], cores=cores)
+
+    def seconds_of(one: Phase) -> float:
+        return seconds[one.phase_id]
+
+    return Deadline(until_s, remaining_s=seconds_of, least_s=seconds_of, cores=cores)
 
 
 def test_without_one_nothing_is_too_late() -> None:
@@ -72,6 +76,15 @@ def test_a_unit_that_was_begun_goes_on_while_it_can() -> None:
     one.look((phase(1, "b"), phase(2, "c")), (phase(3, "a"),), 10.0)
     assert not one.is_too_late_for(phase(3, "a"), 10.0)
     assert one.is_too_late_for(phase(3, "d"), 10.0)
+
+
+def test_a_unit_that_was_begun_goes_on_while_it_may_end() -> None:
+    """Where it is only guessed how long it takes, the guess may be too long; one that was not begun is left."""
+    one = Deadline(UNTIL_S, remaining_s=lambda _: 120.0, least_s=lambda _: 30.0, cores=1)
+    one.started(phase(1, "a"))
+    assert not one.is_too_late_for(phase(1, "a"), 70.0)
+    assert one.is_too_late_for(phase(1, "a"), 70.1)
+    assert one.is_too_late_for(phase(2, "b"), 10.0)
 
 
 def test_a_unit_that_was_begun_and_cannot_end_takes_no_time_of_others() -> None:
