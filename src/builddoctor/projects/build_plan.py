@@ -202,15 +202,16 @@ def _arch_settings(known: KnownProject | None, top: Path, archs: tuple[Arch, ...
 
 def _built_folder(folder: Path, known: KnownProject | None) -> Path:
     """The part of the checkout that is built."""
-    if known is None or not known.subfolder or folder.resolve().name == known.subfolder:
+    inside = Path(known.subfolder).parts if known is not None else ()
+    if known is None or folder.resolve().parts[-len(inside) :] == inside or not inside:
         return folder
-    inside = folder / known.subfolder
-    if not inside.is_dir():
+    below = folder / known.subfolder
+    if not below.is_dir():
         raise ProjectNotFoundError(
             f"{known.title} is built in {known.subfolder}/, which is missing in {folder}",
             hint=f"give the checkout's own folder, or another version: git clone {known.repository}",
         )
-    return inside
+    return below
 
 
 def _bare(name: str, version: str) -> str:

@@ -213,9 +213,14 @@ def _outermost_minimum(raw: Mapping[str, str]) -> str:
 
 
 def _uses_cmake(texts: Mapping[str, str], backend: str, requires: Sequence[str]) -> bool:
-    """The build runs cmake. A CMakeLists.txt deep in the tree says nothing: xformers has some that are never read."""
-    if "CMakeLists.txt" in texts or backend.startswith(("scikit_build", "skbuild")):
+    """The build runs cmake. A CMakeLists.txt deep in the tree says nothing: xformers has some that are never read; nor
+    does one at its top beside a setup.py of which no part speaks of cmake (torch-cluster's is for its C++ library)."""
+    if backend.startswith(("scikit_build", "skbuild")):
         return True
+    if "CMakeLists.txt" in texts:
+        by_setup = "setup.py" in texts and (not backend or backend.startswith("setuptools"))
+        if not by_setup or any("cmake" in text.lower() for file, text in texts.items() if file.endswith(".py")):
+            return True
     setup = re.search(r"""["'](?:cmake|-DCMAKE_)|\bCMAKE_|cmake_bin|CMakeExtension""", texts.get("setup.py", ""))
     return setup is not None or any(re.match(r"(?:cmake|scikit-build)\b", text) for text in requires)
 

@@ -268,6 +268,10 @@ def test_a_project_may_be_built_in_a_folder_of_its_checkout(tmp_path: Path) -> N
     (tmp_path / "hopper" / "__init__.py").write_text('__version__ = "3.0.0"\n')
     assert planned(tmp_path, "fa3").title == "FlashAttention 3 3.0.0"
     assert plan_build(tmp_path / "hopper", find_known("fa3"), (), {}).folder == f"{tmp_path}/hopper"
+    torch = tmp_path / "bindings" / "torch"
+    torch.mkdir(parents=True)
+    (torch / "setup.py").write_text("from setuptools import setup\nsetup()\n")
+    assert plan_build(torch, find_known("tiny_cuda_nn"), (), {}).folder == str(torch)
     (tmp_path / "old").mkdir()
     with pytest.raises(ProjectNotFoundError, match="hopper/, which is missing"):
         plan_build(tmp_path / "old", find_known("fa3"), (), {})

@@ -357,6 +357,22 @@ def test_what_a_build_uses(tmp_path: Path) -> None:
     assert (lazy.uses_torch, lazy.imports_torch, lazy.uses_cmake) == ("setup.py", False, False)
     # xformers has CMake files that its build never reads.
     assert not examined(tmp_path, {"setup.py": "", "deep/CMakeLists.txt": ""}).files.uses_cmake
+
+
+@pytest.mark.parametrize(
+    ("files", "used"),
+    [
+        ({"CMakeLists.txt": ""}, True),
+        ({"CMakeLists.txt": "", "setup.py": ""}, False),
+        ({"CMakeLists.txt": "", "setup.py": "subprocess.run(['cmake', '..'])"}, True),
+        ({"CMakeLists.txt": "", "setup.py": "", "pyproject.toml": '[build-system]\nbuild-backend = "mine"\n'}, True),
+    ],
+)
+def test_a_setup_py_that_never_speaks_of_cmake_does_not_run_it(
+    tmp_path: Path, files: Mapping[str, str], used: bool
+) -> None:
+    """The CMakeLists.txt beside it, torch-cluster's, is for another way to build the project."""
+    assert examined(tmp_path, files).files.uses_cmake is used
     assert not examined(tmp_path, {"setup.py": "import torchvision\n"}).files.uses_torch
 
 
