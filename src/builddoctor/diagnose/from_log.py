@@ -352,8 +352,8 @@ def _growing(facts: LogFacts) -> Diagnosis | None:
 def _silent(reading: Reading, facts: LogFacts) -> Diagnosis | None:
     """nvcc with --threads: killed or out of disk, it prints nothing and gives 255; so it does after an error."""
     root = root_line(reading, facts, None)
-    known = root is not None and root in reading.findings and layer_of(root.entry) == Layer.TOOL.rank
-    if root is not None and known and root.weight is not Weight.TRAILS and not SILENT.search(root.text):
+    of_a_tool = root is not None and root in reading.findings and layer_of(root.entry) == Layer.TOOL.rank
+    if root is not None and of_a_tool and root.weight is not Weight.TRAILS and not SILENT.search(root.text):
         return None
     step = facts.failed[0].text if facts.failed else ""
     numbered = zip(reading.tail_numbers, reading.tail, strict=True)

@@ -34,7 +34,7 @@ _MAY_MAKE_UP = re.compile(r"[|;\n!]|(?<![&>])&(?!&)")
 """In a shell's command: it may go well where the compiler did not."""
 
 
-class FirstFailure:
+class FailedNinjas:
     """Of one build. Called in the event loop."""
 
     def __init__(self, units: Units, processes: Processes) -> None:

@@ -26,7 +26,7 @@ from builddoctor.gates.protocol import Asked, Connection, Ended, Registered, Sta
 from builddoctor.runtime.decision_loop import DecisionLoop
 from builddoctor.runtime.event_log import EventLog
 from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture, call_of
-from builddoctor.runtime.first_failure import FirstFailure
+from builddoctor.runtime.first_failure import FailedNinjas
 from builddoctor.runtime.history_recorder import HistoryRecorder
 from builddoctor.runtime.kill_evidence import KillEvidence
 from builddoctor.runtime.phases import LivePhase, LivePhases, was_killed
@@ -98,7 +98,7 @@ class Session:
         self.costs = GateCosts()
         self.phases = phases
         self.units = Units(processes, began=self._unit_began, ended=self._unit_ended)
-        self.failures = FirstFailure(self.units, processes)
+        self.failures = FailedNinjas(self.units, processes)
         self._decisions = decisions
         self._log = log
         self._held_units = held_units

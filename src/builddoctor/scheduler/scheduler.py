@@ -820,7 +820,7 @@ class Scheduler:
         if self._interrupted or not self._deadline.is_set:
             return []
         idle = not self._running and not len(self._nodes) and len(self._waiting) + self._release.held > 0
-        idle = idle and all(each.held_for is HoldReason.TIME for each in self._waiting)
+        idle = idle and all(each.held_for in NEVER for each in self._waiting)
         idle = idle and not self._release.has_one(partial(self._deadline.has_time_for, now_s=now_s))
         return [OutOfTime(at_s=now_s)] if self._deadline.is_over(now_s, idle=idle) else []
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from builddoctor.core.events import NinjaFailed
-from builddoctor.runtime.first_failure import FirstFailure
+from builddoctor.runtime.first_failure import FailedNinjas
 from builddoctor.runtime.units import Units
 from builddoctor.system.process import Processes
 from unit.trees import TextRoot
@@ -33,7 +33,7 @@ def seen(above: Mapping[int, tuple[int, str]], *drivers: int) -> NinjaFailed | N
         units = Units(processes, began=lambda *_: None, ended=lambda _: None)
         for number, pid in enumerate(drivers, 1):
             units.pids[f"u{number}"] = pid
-        return FirstFailure(units, processes).of("u1", 5.0)
+        return FailedNinjas(units, processes).of("u1", 5.0)
 
     return asyncio.run(run())
 
