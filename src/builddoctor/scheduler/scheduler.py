@@ -821,6 +821,9 @@ class Scheduler:
             return []
         idle = not self._running and not len(self._nodes) and len(self._waiting) + self._release.held > 0
         idle = idle and all(each.held_for in NEVER for each in self._waiting)
+        # Where all are left for a failure, ninja ends with that.
+        late = [each for each in self._waiting if each.held_for is HoldReason.TIME]
+        idle = idle and (bool(late) or not len(self._waiting))
         idle = idle and not self._release.has_one(partial(self._deadline.has_time_for, now_s=now_s))
         return [OutOfTime(at_s=now_s)] if self._deadline.is_over(now_s, idle=idle) else []
 

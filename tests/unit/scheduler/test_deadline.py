@@ -10,6 +10,7 @@ from builddoctor.core.events import (
     Fact,
     Hold,
     HoldReason,
+    NinjaFailed,
     OutOfTime,
     PhaseAsked,
     ReleaseUnit,
@@ -149,3 +150,13 @@ def test_what_still_runs_when_time_is_up_is_stopped() -> None:
     feed(scheduler, ask(1, "a"))
     assert kinds(feed(scheduler, TimePassed(), UNTIL_S - 1)) == []
     assert kinds(feed(scheduler, TimePassed(), UNTIL_S)) == [OutOfTime]
+
+
+def test_a_failure_is_no_want_of_time() -> None:
+    """What waits is left for it: ninja ends with its failure, and the build is not to be continued."""
+    scheduler = scheduler_until(TableEstimator({1: 900, 2: 900}, {1: 10.0, 2: 10.0}))
+    feed(scheduler, ask(1, "a"))
+    feed(scheduler, ask(2, "b"))
+    feed(scheduler, NinjaFailed(pid=7, unit_id="a", units=("a", "b")), 5.0)
+    feed(scheduler, ended(1), 5.0)
+    assert kinds(feed(scheduler, TimePassed(), 5.0 + 2 * OVER_AFTER_S)) == []
