@@ -46,6 +46,9 @@ MESSAGE_LINES, MESSAGE_BYTES = 5, 2048
 INDENTED_LINES = 12
 """of one that is indented, and has empty lines within"""
 
+LEAST_QUOTED = 3
+"""ends of lines in one line that is the literal of a program"""
+
 QUOTED_CODE = "raise "
 """a line of source in a traceback: what it says stands below once more, as the exception's own"""
 
@@ -182,9 +185,13 @@ class Scanner:
             text = text_of(raw)
             if text.startswith(QUOTED_CODE):
                 continue
+            quoted = _quoted_lines(text)
             for place in sorted(places[start]):
                 known = self._known[place]
-                if known.count < MOST_COUNTED and (match := known.pattern.search(text)):
+                if known.count >= MOST_COUNTED:
+                    continue
+                if match := next(filter(None, map(known.pattern.search, quoted)), None):
+                    text = match.string
                     if known.after and not self._preceded(known.after, block, start):
                         continue
                     if known.below and not self._followed(known.below, block, start):
@@ -315,6 +322,16 @@ class _Known:
             return []
         self.kept.append(finding)
         return [finding]
+
+
+_QUOTED_CODE = re.compile(r"(?i)\b[a-z]:\\|replace\(|printf|\becho ")
+
+
+def _quoted_lines(text: str) -> list[str]:
+    """A line, or those that it quotes as a literal of a program: an exception's message in a list, EasyBuild's."""
+    if text.count(r"\n") < LEAST_QUOTED or _QUOTED_CODE.search(text):
+        return [text]
+    return [each.strip() for each in text.split(r"\n")]
 
 
 END_OF_OUTPUT = "[end of output]"

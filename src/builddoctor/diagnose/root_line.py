@@ -74,7 +74,8 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
         return cause
     for among in by_step(reading, facts):
         errors = [each for each in among if each.weight in (Weight.HINTS, Weight.GUESSES, Weight.SHOWS)]
-        if (first := innermost([each for each in errors if not _wraps(each)] or errors)) is not None:
+        inner = [each for each in errors if not _wraps(each) and not _around_output(each, among)]
+        if (first := innermost(inner or errors)) is not None:
             if cause is not None and layer_of(cause.entry) <= layer_of(first.entry):
                 return cause
             # A wrapper alone: what a tool said in words that nobody knows stands beside it.
@@ -87,6 +88,7 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
 
 WRAPPER, CHAIN, CRASH = "wrapper-said", "chain-said", "crashed"
 MESSAGE = "message-below"
+HANDED_ON = "pip-subprocess"
 _EMPTY = re.compile(r": ?(?:WARNING: .*)?$")
 EXCEPTIONS = frozenset(("python-raised", "python-raised-below"))
 LINES_TO_QUOTED = 12
@@ -97,6 +99,12 @@ CHAIN_LINES = 6
 
 def _wraps(found: Finding) -> bool:
     return found.entry == WRAPPER or _WRAPS.search(found.text) is not None
+
+
+def _around_output(found: Finding, findings: Sequence[Finding]) -> bool:
+    """A cause that is named right below what pip handed on of a build, whose error is the inner one."""
+    ends = (each.line for each in findings if each.entry == HANDED_ON)
+    return found.entry == CHAIN and any(0 < found.line - end <= CHAIN_LINES for end in ends)
 
 
 def _said_within(reading: Reading, found: Finding) -> Finding | None:
@@ -121,7 +129,8 @@ def _end_of_chain(found: Finding, findings: Sequence[Finding]) -> Finding:
     near = [each for each in findings if 0 < each.line - found.line <= CHAIN_LINES]
     last = found
     for each in findings:
-        if each.entry == CHAIN and 0 < each.line - last.line <= CHAIN_LINES and not _wraps(each):
+        near_by = each.entry == CHAIN and 0 < each.line - last.line <= CHAIN_LINES
+        if near_by and not _wraps(each) and not _around_output(each, findings):
             last = each
     # Of a message that begins with nothing, or with warnings: the error in it.
     inner = [each for each in near if _EMPTY.search(found.text.partition(each.text)[0]) and each.text in found.text]
@@ -227,6 +236,7 @@ _WRAPS = re.compile(
     r"|^\[(?:ERROR|INFO)\] (?:COMPILATION ERROR|Compilation failure|The compilation of \S{1,80} failed at)"
     r"|^Error: (?:command failed|Docker build failed with exit code)|^ERROR {1,2}Failed to compile with \d"
     r"|^Summary: \d+ tasks? failed|\bwas unable to build\b|\bprocess didn't exit successfully\b"
+    r"|^ERROR: compilation failed for package |\bhad non-zero exit status$|: Failed to install '.{1,80}' from \w+:$"
 )
 """what says that something failed, and never why"""
 _OPENS = re.compile(
@@ -429,9 +439,14 @@ def by_step(reading: Reading, facts: LogFacts) -> tuple[list[Finding], ...]:
         begin = reading.failing if _is_ninja(reading, facts) else max(1, reading.failing - LINES_BEFORE_STEP)
     end = facts.failed[1].line if len(facts.failed) > 1 and _is_ninja(reading, facts) else reading.lines + 1
     must = next((each.line for each in reading.findings if each.entry in MUST_COMPILE), reading.lines + 1)
-    findings = [each for each in reading.findings if each.line > must or not TRIED_OUT.search(each.text)]
+    findings = [each for each in reading.findings if each.line > must or not _tried_out(each)]
     after = [each for each in findings if each.line >= begin]
     return [each for each in after if each.line < end], after, findings
+
+
+def _tried_out(found: Finding) -> bool:
+    """It may fail: but not to write down what is to be tried."""
+    return TRIED_OUT.search(found.text) is not None and not found.text.startswith("CMake Error in ")
 
 
 def _is_ninja(reading: Reading, facts: LogFacts) -> bool:

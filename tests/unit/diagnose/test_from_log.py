@@ -876,6 +876,50 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
             "line 1: make: *** No moon to make.  Stop.",
             id="make itself gives up",
         ),
+        pytest.param(
+            [
+                "error: subprocess-exited-with-error",
+                "╰─> [1 lines of output]",
+                "    ERROR: the moon is not in the index",
+                "    [end of output]",
+                "note: This error originates from a subprocess, and is likely not a problem with pip.",
+                "error: could not write moon.lock",
+                "",
+                "Caused by:",
+                "    failed to make moon.lock",
+            ],
+            "line 3: ERROR: the moon is not in the index",
+            id="what pip handed on, within another program's chain of causes",
+        ),
+        pytest.param(
+            [
+                "CMake Error in /b/CMakeFiles/CMakeScratch/TryCompile-1/CMakeLists.txt:",
+                '  Target "cmTC_1" requires the moon, and the compiler does',
+                "  not support it.",
+                "",
+                "CMake Error at /usr/share/cmake/Modules/CMakeTestCUDACompiler.cmake:89 (try_compile):",
+                "  Failed to generate test project build system.",
+            ],
+            "line 1: CMake Error in /b/CMakeFiles/CMakeScratch/TryCompile-1/CMakeLists.txt:"
+            ' Target "cmTC_1" requires the moon, and the compiler does not support it.',
+            id="what CMake cannot even try out",
+        ),
+        pytest.param(
+            [
+                "moonlink: no such moon",
+                "make: *** [moon.so] Error 1",
+                "ERROR: compilation failed for package 'moon'",
+                "* removing 'moon'",
+                "Warning: installation of package '/tmp/moon.tar.gz' had non-zero exit status",
+            ],
+            "line 1: moonlink: no such moon",
+            id="R's own words",
+        ),
+        pytest.param(
+            ["ImportError: /site/moon.cpython-311-x86_64-linux-gnu.so:", " no such phase: full"],
+            "line 1: ImportError: /site/moon.cpython-311-x86_64-linux-gnu.so: no such phase: full",
+            id="a message in its own line",
+        ),
     ],
 )
 def test_the_root_line_is_what_the_innermost_layer_said(lines: list[str], root: str) -> None:

@@ -120,6 +120,19 @@ def test_a_build_that_went_well_is_told_from_one_that_failed(text: str, ok: bool
     assert read(text).ok is ok
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (r"""raised: RuntimeError("[1/1] c++ -o x.so\nFAILED: x.so \n/usr/bin/ld: cannot find -lcudart\n")""", True),
+        (r"""echo "\n\n/usr/bin/ld: cannot find -lcudart\n" """, False),
+    ],
+)
+def test_an_error_is_told_from_the_lines_of_a_literal(line: str, said: bool) -> None:
+    """A program may print an exception's message as it would write it in its source: the line counts, not all of it."""
+    texts = [each.text for each in read(f"{line}\n").findings]
+    assert ("/usr/bin/ld: cannot find -lcudart" in texts) is said
+
+
 def test_the_last_lines_are_kept_without_empty_ones() -> None:
     """Cleaned and masked."""
     reading = read("".join(f"#3 1.0 line {number}\n" for number in range(100)) + "\n\nHF_TOKEN=hunter2\n")
