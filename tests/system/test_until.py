@@ -15,6 +15,14 @@ def test_a_build_that_is_not_done_in_time_gives_75(program: Program) -> None:
     assert summary["wall_s"] < 30
 
 
+def test_a_unit_that_failed_is_named_by_the_run_that_saw_it(program: Program) -> None:
+    """The next one comes an hour later, or tomorrow."""
+    (program.folder / "bad.c").write_text("int main(void) { return moon; }\n")
+    done = program.run("run", "--until", "3s", "--", "sh", "-c", "gcc -c bad.c; exec sleep 60")
+    assert done.returncode == 75
+    assert "1 unit failed (bad.c), with the error above: the next run compiles it again" in done.stderr
+
+
 def test_a_build_that_is_done_gives_its_own_code(program: Program) -> None:
     assert program.run("run", "--until", "2h", "--", "true").returncode == 0
     assert program.run("run", "--until", "2h", "--", "false").returncode == 1

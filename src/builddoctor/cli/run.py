@@ -156,7 +156,10 @@ def _show(request: RunRequest, outcome: Finished) -> None:
     summary = outcome.summary
     last = _last_words(summary.trace) if summary.result is BuildResult.FAILED else []
     staged = bool(request.stages)
-    words = closing(summary, title=request.title, blame=blame, peak_mib=peak_mib, last=last, staged=staged)
+    failed = outcome.state.in_error
+    words = closing(
+        summary, title=request.title, blame=blame, peak_mib=peak_mib, last=last, failed=failed, staged=staged
+    )
     print_notes([*words, *(f"  recipe  {line}" for line in outcome.beyond)])
 
 

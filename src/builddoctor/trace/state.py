@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -436,11 +436,18 @@ class BuildState:
     @property
     def has_failed_unit(self) -> bool:
         """A compiler of the build itself, not of a configure step, ended badly and was not run again."""
-        ends = [(phase.end, phase.unit) for phase in self.phases.values()]
-        return any(
-            end is not None and end.outcome is not Outcome.OK and unit is not None and unit.unit.counted
-            for end, unit in ends
-        )
+        return any(end.outcome is not Outcome.OK for end, _ in self._unit_ends())
+
+    @property
+    def in_error(self) -> list[str]:
+        """Units of the build itself whose compiler found an error, in the order in which they came."""
+        failed = (unit.row.unit for end, unit in self._unit_ends() if end.outcome is Outcome.FAILED and not end.signal)
+        return list(dict.fromkeys(failed))
+
+    def _unit_ends(self) -> Iterator[tuple[PhaseEnded, UnitState]]:
+        for phase in self.phases.values():
+            if phase.end is not None and phase.unit is not None and phase.unit.unit.counted:
+                yield phase.end, phase.unit
 
     def _unit_ended(self, event: UnitEnded) -> None:
         unit = self.open_units.pop(event.unit_id, None)

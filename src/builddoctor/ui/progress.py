@@ -12,6 +12,8 @@ from builddoctor.core.units import format_clock, format_gib, format_mib, one_lin
 from builddoctor.core.verdict import Verdict
 from builddoctor.ui.layout import plural
 
+MOST_NAMED = 3
+
 _WAITS = {
     WaitReason.CORES: ("for a core", ""),
     WaitReason.OTHERS: ("behind other phases", ""),
@@ -92,14 +94,22 @@ def closing(
     blame: str = "",
     peak_mib: float = 0.0,
     last: Sequence[str] = (),
+    failed: Sequence[str] = (),
     staged: bool = False,
 ) -> list[str]:
     """Lines after a build. ``blame``: the phase that could not be saved, and the most that it held.
 
-    ``last``: what a failed build is to end with, from its trace; without them the summary has to do. ``staged``: there
-    were no gates, which would have counted phases.
+    ``last``: what a failed build is to end with, from its trace; without them the summary has to do. ``failed``: units
+    with an error, told of a build that is to be continued. ``staged``: there were no gates, which would have counted
+    phases.
     """
     lines = [_headline(summary, title)]
+    if summary.left_s is not None and failed:
+        more = f" and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
+        lines.append(
+            f"  {plural(len(failed), 'unit')} failed ({', '.join(failed[:MOST_NAMED])}{more}), with the error above: "
+            f"the next run compiles {'it' if len(failed) == 1 else 'them'} again"
+        )
     figures = _staged(summary) if staged else _figures(summary)
     if last:
         return [*lines, *figures, f"  trace   {summary.trace}", *last]
