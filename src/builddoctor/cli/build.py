@@ -19,17 +19,23 @@ from builddoctor.cli.output import print_answer, print_data
 from builddoctor.cli.run import run_supervised
 from builddoctor.core.errors import FolderNotWritableError, SourceNotFoundError
 from builddoctor.core.project import Obtained, SourceWanted
+from builddoctor.core.request import RunRequest
 from builddoctor.gates.environment import Mode
 from builddoctor.projects.build_plan import BuildKind, BuildPlan, building_python, plan_build, plan_unfetched
 from builddoctor.projects.catalogue import recognise
 from builddoctor.projects.choose import Choice, choose
 from builddoctor.projects.sources.obtain import obtain
 from builddoctor.runtime.folders import cache_folder
-from builddoctor.runtime.prepare import forget_other_settings
+from builddoctor.runtime.prepare import forget_other_settings, toolkit_of
 from builddoctor.runtime.recipe_use import choose_recipe
 from builddoctor.runtime.units import Toolchain
 from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.root import SystemRoot
+
+NO_OBJECTS_KEPT = (
+    "until     its setup.py compiles without Ninja: of an extension that is not linked nothing counts in the next run, "
+    "which compiles all of it again (`--store FOLDER` keeps what was compiled)"
+)
 
 
 def build(
@@ -154,6 +160,7 @@ def build(
             version=version,
         )
         loud.notes(plan.notes)
+        plan = _with_toolkit(plan, request)
         print_answer(plan, _script(plan, f'cd "$({_fetching(project, source, version)})"'), json=json)
         return 0
     folder, got = _sources(choice, loud.notes)
@@ -173,6 +180,8 @@ def build(
         print_data(plan.folder)
         return 0
     loud.notes(plan.notes)
+    if until and plan.nvcc_by_path:
+        loud.notes([NO_OBJECTS_KEPT])
     request = msgspec.structs.replace(
         request,
         command=plan.command,
@@ -187,6 +196,7 @@ def build(
         room_mib = math.inf if cluster else MemorySensor(SystemRoot(), env=os.environ).read(0.0).free_mib
         by = choose_recipe(request, named_recipe, tools, os.environ, room_mib=room_mib)
         loud.notes(by.lines if by is not None else [])
+        plan = _with_toolkit(plan, request)
         print_answer(plan, _script(plan, f"cd {shlex.quote(plan.folder)}"), json=json)
         return 0
     if strategy == "staged":
@@ -232,6 +242,16 @@ def _unfetched(choice: Choice) -> SourceWanted | None:
 def _fetching(project: str, source: str, version: str) -> str:
     options = [*(("--source", source) if source else ()), *(("--version", version) if version else ())]
     return shlex.join(["builddoctor", "build", project, "--fetch", *options])
+
+
+def _with_toolkit(plan: BuildPlan, request: RunRequest) -> BuildPlan:
+    """The plan of a dry run with the toolkit that was named: what runs it later has no gates that would choose it."""
+    if not request.toolkit:
+        return plan
+    toolkit, _ = toolkit_of(request, os.environ, SystemRoot())
+    assert toolkit is not None, "one that was named is found, or refused"
+    named = (("CUDA_HOME", toolkit.home), ("CUDACXX", f"{toolkit.home}/bin/nvcc"))
+    return msgspec.structs.replace(plan, settings=(*plan.settings, *named))
 
 
 def _script(plan: BuildPlan, change_folder: str) -> str:

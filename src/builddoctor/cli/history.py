@@ -17,6 +17,7 @@ from builddoctor.history.store import History
 from builddoctor.recipes.match import squeezed
 from builddoctor.runtime.folders import history_file
 from builddoctor.runtime.units import project_of
+from builddoctor.ui.layout import plural
 from builddoctor.ui.recipe_page import past_rows, project_rows
 
 app = typer.Typer(no_args_is_help=True, help="The memory and time that earlier builds took.", rich_markup_mode=None)
@@ -77,7 +78,7 @@ def clear(project: Project = "", json: JsonOption = False) -> None:
         raise FolderNotWritableError(
             f"the history {path} is not cleared", hint=f"`rm {shlex.quote(str(path))}` does it where you may"
         )
-    print_answer(Forgotten(units=gone), f"{gone} units forgotten", json=json)
+    print_answer(Forgotten(units=gone), f"{plural(gone, 'unit')} forgotten", json=json)
 
 
 def _open() -> History | None:

@@ -170,7 +170,7 @@ def prepare(
         )
     reading, budget = _memory(root, sensor, sleep)
     cores = max(1, request.cores or usable_cores(root))
-    toolkit, problem = _toolkit(request, env, root)
+    toolkit, problem = toolkit_of(request, env, root)
     cache = cache_folder(env)
     fallback_folder = "" if shutil.which("ninja", path=env.get("PATH")) else own_ninja()
     tools = _host_tools(env, fallback_folder, request.command)
@@ -285,7 +285,7 @@ def own_ninja() -> str:
     return ninja.BIN_DIR
 
 
-def _toolkit(request: RunRequest, env: Mapping[str, str], root: SystemRoot) -> tuple[Toolkit | None, str]:
+def toolkit_of(request: RunRequest, env: Mapping[str, str], root: SystemRoot) -> tuple[Toolkit | None, str]:
     """The toolkit; without one only when the build may not need it, and the user did not name one."""
     if request.need_toolkit or request.toolkit:
         require_tmpdir(env, root)

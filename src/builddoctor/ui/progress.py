@@ -139,9 +139,10 @@ def _figures(summary: Summary) -> list[str]:
     if not summary.phases and not summary.units:
         limit, kills = format_gib(summary.limit_mib), summary.kernel_oom_kills
         return [f"  no gate was asked: it called no compiler that has one · limit {limit} GiB · kernel kills {kills}"]
-    redone = f"{summary.requeued} phase{'s' * (summary.requeued != 1)} redone"
+    redone = f"{plural(summary.requeued, 'phase')} redone"
     peak = f"peak {format_gib(summary.peak_mib)} of {format_gib(summary.limit_mib)} GiB"
-    counts = f"{summary.units} units, {summary.phases} phases · {redone} · kernel kills {summary.kernel_oom_kills}"
+    count = f"{plural(summary.units, 'unit')}, {plural(summary.phases, 'phase')}"
+    counts = f"{count} · {redone} · kernel kills {summary.kernel_oom_kills}"
     each_ms = 1000 * summary.gate_overhead_s / summary.gates if summary.gates else 0.0
     jobs = f"jobs {summary.effective_jobs_mean:.1f} on average, {summary.effective_jobs_max} at most"
     each = f"{each_ms:.0f} ms and at most {summary.gate_peak_mib:.0f} MiB each"

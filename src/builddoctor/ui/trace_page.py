@@ -110,7 +110,7 @@ def _figures(report: TraceReport, width: int) -> list[Text]:
     at_least = "" if summary is not None else "at least "
     parts = [
         f"{at_least}{format_gib(report.peak_mib)} of {format_gib(report.limit_mib)} GiB",
-        f"{len(report.units)} units, {len(phases)} phases",
+        f"{plural(len(report.units), 'unit')}, {plural(len(phases), 'phase')}",
         f"{redone} run again" + (f", {format_clock(lost)} lost" if redone else ""),
     ]
     if summary is not None:
