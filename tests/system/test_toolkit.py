@@ -217,7 +217,7 @@ def test_the_other_processors_toolkit_is_made_without_running_it(
     managed = {each["path"]: each for each in listed if each["kind"] == "managed"}
     assert {each["arch"] for each in managed.values()} == {"x86_64", "aarch64"}
     assert managed[str(toolkits / NAME)]["lacks"] == [
-        *("cublas", "cudnn", "nccl", "nvrtc", "curand", "cusparse", "cusolver", "nvml", "nvtx", "profiler")
+        *("cublas", "cudnn", "nccl", "nvrtc", "cufft", "curand", "cusparse", "cusolver", "nvml", "nvtx", "profiler")
     ]
 
 

@@ -54,7 +54,7 @@ def install_toolkit(
         typer.Option(
             "--with",
             metavar="NAME[,NAME]",
-            help="Also cublas, cudnn, nccl, nvrtc, nvml, curand, cusparse, cusolver, nvtx, profiler, all …",
+            help="Also cublas, cudnn, nccl, nvrtc, nvml, cufft, curand, cusparse, cusolver, nvtx, profiler, all …",
         ),
     ] = None,
     arch: Annotated[

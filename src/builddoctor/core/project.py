@@ -150,7 +150,7 @@ class Obtained(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Library = Literal[
-    "cublas", "cudart", "cudnn", "curand", "cusolver", "cusparse", "nccl", "nvml", "nvrtc", "nvtx", "profiler"
+    "cublas", "cudart", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nccl", "nvml", "nvrtc", "nvtx", "profiler"
 ]
 
 Spelling = Literal["number", "dotted"]

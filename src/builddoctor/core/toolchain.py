@@ -15,7 +15,7 @@ HEADER_ONLY = ("nvml", "nvtx", "profiler")
 """A build takes no library of these from the toolkit: NVML's comes with the driver, NVTX is in its headers, and the
 profiler's functions are in cudart."""
 
-LIBRARIES = ("cudart", "cublas", "cudnn", "nccl", "nvrtc", "curand", "cusparse", "cusolver", *HEADER_ONLY)
+LIBRARIES = ("cudart", "cublas", "cudnn", "nccl", "nvrtc", "cufft", "curand", "cusparse", "cusolver", *HEADER_ONLY)
 """Names of the libraries that are looked for, as ``toolkit install --with`` takes them."""
 
 WHEEL_NAMES = {

@@ -263,6 +263,7 @@ TITLES = {
     "cudnn": "cuDNN",
     "nccl": "NCCL",
     "nvrtc": "NVRTC",
+    "cufft": "cuFFT",
     "curand": "cuRAND",
     "cusparse": "cuSPARSE",
     "cusolver": "cuSOLVER",

@@ -25,7 +25,7 @@ def test_what_a_build_would_not_find_is_named(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     merge(wheels, tmp_path / "home", MANIFEST)
     assert lacking(tmp_path / "home") == (
-        *("cudnn", "nccl", "nvrtc", "curand", "cusparse", "cusolver", "nvtx", "profiler"),
+        *("cudnn", "nccl", "nvrtc", "cufft", "curand", "cusparse", "cusolver", "nvtx", "profiler"),
     )
     (tmp_path / "home" / "lib64" / "libcublas.so").unlink()
     assert "libcublas.so" in lacking(tmp_path / "home")
