@@ -47,6 +47,9 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "since_when": "this kernel has no such function any more, or with other arguments"
         if case.kernel_module
         else "newer compilers take this old fault for an error",
+        "since_gone": "this kernel has no such function any more"
+        if case.kernel_module
+        else "a library that had the function (Python, Ruby, OpenSSL, FFmpeg) may be too new for this source",
         "since_when_here": "this kernel has it no more, or with other arguments"
         if case.kernel_module
         else "a warning that this project makes an error, and that other compilers do not give",

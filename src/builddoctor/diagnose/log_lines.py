@@ -184,6 +184,8 @@ _PREFIXES = (
     r"[^\t]{1,120}\t[^\t]{1,120}\t(?=\ufeff?\d{4}-\d\d-\d\dT)",
     r"##\[[a-z]{1,12}\]",
     r"::(?:error|warning|notice|debug)(?: [^:]{0,300})?::",
+    # Mozilla's mach: minutes, seconds
+    r"\d{1,3}:\d\d\.\d\d (?=\S)",
     # MacPorts
     r":(?:info|error|debug|msg|notice|warn):\w{1,20} ",
     # opam, of what a tool said
@@ -194,7 +196,7 @@ _PREFIXES = (
     r"(?:\d\.\d{3}|\d\d\.\d\d|\d{3,6}\.\d|\d{1,6}\.\d{3,4}) ",
     r"=> => # ",
     # a logger that hands on what a tool said
-    r"\[(?:FATAL|ERROR|WARN|WARNING|INFO|DEBUG)\]:? {1,8}(?=[\w./+-]{1,200}(?::\d{1,6}){0,2}: )",
+    r"\[(?:FATAL|ERROR|WARN|WARNING|INFO|DEBUG) {0,4}\]:? {1,8}(?=[\w./+-]{1,200}(?::\d{1,6}){0,2}: )",
     # spack's excerpt of a log: the line's number, and which it takes for the error
     r"(?:>> \d{1,6} {2,8}|\d{1,6} {2,8}(?=@E@|error: ))(?:@[A-Z]@)?",
     # cargo hands on what a build script's compiler said

@@ -291,7 +291,7 @@ class Scanner:
                 )
 
 
-_NO_CAUSE = re.compile(r"^(?:Call to `.{1,200}` failed|.{0,200}\bexit (?:code|status)\b|See above)")
+_NO_CAUSE = re.compile(r"^(?:Call to `.{1,200}` failed(?! ?: \w)|.{0,200}\bexit (?:code|status)\b|See above)")
 
 
 class _Known:

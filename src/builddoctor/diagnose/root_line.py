@@ -199,7 +199,8 @@ _ASKS = re.compile(
 )
 _GAVE_UP = re.compile(
     r"(?i)^\W{0,5}(?:the following .{1,60} (?:are|were) (?:not (?:satisfied|met|found|installed)|missing)\b"
-    r"|(?:installation|configuration|configure|set-?up|the build) (?:has )?(?:failed|aborted)\b|giving up\b)"
+    r"|(?:installation|configuration|configure|set-?up|the build) (?:has )?(?:failed|aborted)\b|giving up\b"
+    r"|push rejected\b|do not know how to unpack\b)"
 )
 """said by scripts of projects, above what they say of the machine"""
 _BARE = re.compile(
@@ -237,6 +238,8 @@ _WRAPS = re.compile(
     r"|^Error: (?:command failed|Docker build failed with exit code)|^ERROR {1,2}Failed to compile with \d"
     r"|^Summary: \d+ tasks? failed|\bwas unable to build\b|\bprocess didn't exit successfully\b"
     r"|^ERROR: compilation failed for package |\bhad non-zero exit status$|: Failed to install '.{1,80}' from \w+:$"
+    r"|\bFunction failed: \w+ \(log file is located at|^ERROR: Failed to build gem native extension"
+    r"|^ERROR: \S{1,300}BUILD(?:\.bazel)?:\d{1,6}:\d{1,4}: .{1,300} failed:? \(Exit \d|^Exception in thread "
 )
 """what says that something failed, and never why"""
 _OPENS = re.compile(
