@@ -2,24 +2,26 @@
 
 Reads the measured phases that recipes are made of (``recipes/data``) and, of a version before, ``tests/data``. Covers:
 peaks, by priors alone and by a recipe of another architecture or version, through the recipe and the estimator that
-ship; courses of the nearest phase.
+ship; courses of the nearest phase; what is derived of a sample, with and without the front ends of the other units.
 Does *not* cover: what follows for a build (``packing_bench``).
 """
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 from predict_bench import HEAD, ROOT, DataSet, Score, play, row
+from shipped_recipes import NOT_BUILT, TE_100, as_kin, make, nearest_kin
 from shipped_recipes import SHIPPED as RECIPES
-from shipped_recipes import TE_100, make, nearest_kin
 
 from builddoctor.core.past import Course, PastUnit, UnitKey
-from builddoctor.core.phase import Phase
-from builddoctor.core.recipe import Fingerprint, Origin, PhaseFigures, Recipe, RecipeProject
+from builddoctor.core.phase import Phase, PhaseKind
+from builddoctor.core.recipe import Fingerprint, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
 from builddoctor.estimation.course import course_of_text
 from builddoctor.estimation.features import Done
 from builddoctor.estimation.priors import SHIPPED
@@ -37,6 +39,15 @@ COURSES_HEAD = [
     "| --- | --- | --- | --- | --- |",
 ]
 
+LEAST_UNITS, SAMPLES, PART = 5, 20, 0.25
+"""CUDA units of a project of which samples are drawn, how many samples, and of how many of its units each is"""
+LEAST_MIB = 100.0
+BACK_ENDS = (PhaseKind.CICC, PhaseKind.PTXAS, PhaseKind.HOST)
+SAMPLES_HEAD = [
+    "| derived | peaks | factor off (rms) | below 0.8 of the peak | above 1.5 | times of units, factor off (rms) |",
+    "| --- | --- | --- | --- | --- | --- |",
+]
+
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """One build of a project."""
@@ -45,6 +56,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     project: RecipeProject
     fingerprint: Fingerprint
     phases: tuple[MeasuredPhase, ...]
+    whole: bool = True
+    """all of its units were built"""
 
     def only(self, arch: str) -> Measured:
         """Without the other architectures' phases."""
@@ -125,6 +138,11 @@ def nearness() -> list[str]:
         f"time and memory); and the time in which more was held than that by {BEYOND:.0%} of the peak or more.\n",
         *COURSES_HEAD,
         *_courses(builds, versions),
+        f"\nSamples: of projects that were measured whole, with at least {LEAST_UNITS} CUDA units, {SAMPLES} samples",
+        "of a quarter of these; what is derived of the other units, by the rules of the recipes, beside what they",
+        f"took: peaks of cicc, ptxas and host code from {LEAST_MIB:.0f} MiB on, and the time of a unit in all three.\n",
+        *SAMPLES_HEAD,
+        *_samples([*builds, versions[1][1]]),
     ]
 
 
@@ -160,6 +178,57 @@ def _courses(builds: Sequence[Measured], versions: Sequence[tuple[Recipe, Measur
     for before, after in versions:
         yield _course_row(f"the same phase, of {after.name} by {before.project.version}", list(_alike(before, after)))
     yield _course_row("the same phase of the unit's nearest kin", kin)
+
+
+def _samples(builds: Sequence[Measured]) -> Iterator[str]:
+    recipes = [build.recipe() for build in builds if build.whole]
+    units = [[unit for unit in recipe.units if _peak(unit, PhaseKind.CICC)] for recipe in recipes]
+    for name, with_front_ends in (("by the nearest kin", False), ("with the unit's own front end", True)):
+        peaks: list[float] = []
+        times: list[float] = []
+        for each in units:
+            if len(each) < LEAST_UNITS:
+                continue
+            for seed in range(SAMPLES):
+                sample = random.Random(seed).sample(each, max(2, round(PART * len(each))))
+                for unit in (unit for unit in each if unit not in sample):
+                    told = as_kin(sample, unit.place, unit.target, _front_end(unit) if with_front_ends else None)
+                    peaks += _off(told, unit)
+                    times.append(math.log(_back_ends_s(told) / _back_ends_s(unit)))
+        below, above = (sum(map(beyond, peaks)) / len(peaks) for beyond in (_far_below, _far_above))
+        yield f"| {name} | {len(peaks)} | {_rms(peaks):.2f} | {below:.1%} | {above:.1%} | {_rms(times):.2f} |"
+
+
+def _front_end(unit: RecipeUnit) -> RecipeUnit:
+    """What would be known of it, had its ``cicc`` failed."""
+    kept = tuple(phase for phase in unit.phases if not phase.arch and phase.kind not in BACK_ENDS)
+    return msgspec.structs.replace(unit, phases=kept)
+
+
+def _off(told: RecipeUnit, took: RecipeUnit) -> list[float]:
+    """Logarithms, by kind, of what was told over what it took."""
+    pairs = ((_peak(told, kind), _peak(took, kind)) for kind in BACK_ENDS)
+    return [math.log(told_mib / took_mib) for told_mib, took_mib in pairs if told_mib and took_mib >= LEAST_MIB]
+
+
+def _peak(unit: RecipeUnit, kind: PhaseKind) -> float:
+    return max((phase.peak_mib for phase in unit.phases if phase.kind is kind), default=0.0)
+
+
+def _back_ends_s(unit: RecipeUnit) -> float:
+    return sum(phase.cpu_s for phase in unit.phases if phase.kind in BACK_ENDS)
+
+
+def _rms(logarithms: Sequence[float]) -> float:
+    return math.exp(math.sqrt(sum(each * each for each in logarithms) / len(logarithms)))
+
+
+def _far_below(logarithm: float) -> bool:
+    return logarithm < math.log(0.8)
+
+
+def _far_above(logarithm: float) -> bool:
+    return logarithm > math.log(1.5)
 
 
 Pair = tuple[PhaseFigures, PhaseFigures]
@@ -224,7 +293,7 @@ def _at(course: Course, until: float) -> float:
 
 def _pairs(build: Measured) -> Iterator[tuple[str, str]]:
     archs = {phase.arch for phase in build.phases if phase.arch}
-    if archs == {"sm_90", "sm_100"}:
+    if archs >= {"sm_90", "sm_100"}:
         yield from (("sm_90", "sm_100"), ("sm_100", "sm_90"))
 
 
@@ -245,13 +314,14 @@ def _read(path: Path) -> Measured:
     """The last build in the file."""
     rows = read_rows(path)
     name = rows.remark("project")
-    last = max(phase.run for phase in rows.phases)
-    kept = [phase for phase in rows.phases if phase.run == last and phase.peak_mib > 0 and not phase.after_all]
+    last = {phase.place: phase.run for phase in sorted(rows.phases, key=lambda each: each.run)}
+    kept = [each for each in rows.phases if each.run == last[each.place] and each.peak_mib > 0 and not each.after_all]
     return Measured(
         name=f"{name} {rows.remark('version')}",
         project=RecipeProject(name=name, version=rows.remark("version")),
         fingerprint=_fingerprint(rows),
         phases=tuple(kept),
+        whole=not rows.remarks_of(NOT_BUILT),
     )
 
 

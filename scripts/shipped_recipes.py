@@ -141,11 +141,13 @@ def with_kin(recipe: Recipe, not_built: Sequence[str]) -> Recipe:
 def as_kin(units: Sequence[RecipeUnit], place: str, target: str, begun: RecipeUnit | None = None) -> RecipeUnit:
     """``place`` as its nearest kin among ``units``: peaks of the largest of them, times of the middle one (the longest
     is ``high_s``), and no courses, which differ too much from kin to kin (docs/results/nearness.md). With the phases of
-    ``begun`` where it has them. An architecture that it was not compiled for is taken for as demanding as those that it
-    was."""
+    ``begun`` where it has them; where these are its front end, what is made of it is as much larger or smaller than the
+    kin's as that is. An architecture that it was not compiled for is taken for as demanding as those that it was."""
     kin = nearest_kin(units, place)
     like = max(kin, key=_peak)
     own = list(begun.phases) if begun is not None else []
+    own_mib, like_mib = _front_end_mib(own), _front_end_mib(like.phases)
+    times = own_mib / like_mib if own_mib and like_mib else 1.0
     phases = []
     for phase in like.phases:
         of_kind = [each for each in begun.phases if each.kind is phase.kind] if begun is not None and phase.arch else []
@@ -157,7 +159,7 @@ def as_kin(units: Sequence[RecipeUnit], place: str, target: str, begun: RecipeUn
             near = max(of_kind, key=lambda each: each.peak_mib)
             phases.append(msgspec.structs.replace(near, arch=phase.arch, provenance="derived"))
         else:
-            phases.append(_middling(phase, kin))
+            phases.append(_larger(_middling(phase, kin), times))
     return msgspec.structs.replace(
         begun or like,
         place=place,
@@ -166,6 +168,19 @@ def as_kin(units: Sequence[RecipeUnit], place: str, target: str, begun: RecipeUn
         source_digest=begun.source_digest if begun is not None else "",
         archs=like.archs,
         phases=tuple(phases),
+    )
+
+
+def _front_end_mib(phases: Sequence[PhaseFigures]) -> float:
+    return max((phase.peak_mib for phase in phases if phase.kind is PhaseKind.CUDAFE), default=0.0)
+
+
+def _larger(phase: PhaseFigures, times: float) -> PhaseFigures:
+    """``times`` as large and as long, if it works on what the front end made."""
+    if phase.kind not in (*DEVICE, PhaseKind.HOST):
+        return phase
+    return msgspec.structs.replace(
+        phase, peak_mib=phase.peak_mib * times, cpu_s=phase.cpu_s * times, high_s=phase.high_s * times
     )
 
 
@@ -263,10 +278,11 @@ def _each_arch(name: str, title: str, **more: object) -> tuple[Made, ...]:
 
 
 TE_100 = "transformer_engine-2.8-sm_100-x86_64"
-KIN = "the others as their nearest kin (peaks of the largest, times of the middle one), marked"
 TORCH = "with torch 2.12, whose headers are most of each unit"
 
-FLASH = f"with torch 2.12; a sample: 12 of 73 units measured; {KIN}"
+FRONT = "the others' front ends; what is made of these as in their nearest kin, by the size of both front ends, marked"
+
+FLASH = f"with torch 2.12; a sample: 12 of 73 units measured whole, and {FRONT}"
 
 CUT = "built with a setup.py that names sm_90 and sm_100 alone, where it names nine; with torch 2.12"
 NINE = f"{CUT}; for architectures that were not measured as for the more demanding of these, marked"
@@ -317,17 +333,17 @@ SHIPPED = (
     *_each_arch(
         "llama_cpp_python-0.3.36",
         "llama-cpp-python with CUDA",
-        how=f"a sample: 68 of 323 units measured, 32 of them of the 144 CUDA units, 20 in part; {KIN}",
+        how=f"a sample: 210 of 322 units measured whole, 32 of the 144 CUDA units among them, and {FRONT}",
     ),
     *_each_arch(
         "apex-25.09",
         "Apex, its C++ and CUDA extensions",
-        how=f"{TORCH}; a sample: 17 of 37 units measured, all of amp_C among them, another in part; {KIN}",
+        built=f"{TORCH}; its setup.py without compute_70, which nvcc 13 does not know",
     ),
     *_each_arch(
         "deepspeed-0.19.8",
         "DeepSpeed, fused Adam, LAMB and Lion, and its quantizer",
-        how=f"{TORCH}; a sample: 3 of 12 units measured, another in part; {KIN}",
+        built=TORCH,
     ),
     *_each_arch("mamba_ssm-2.3.2.post1", "Mamba SSM", built=CUT),
     Made(
@@ -340,7 +356,7 @@ SHIPPED = (
     *_each_arch(
         "xgboost-3.4.1",
         "XGBoost with CUDA",
-        how=f"a sample: 15 of 181 units measured, eight of them of the 65 CUDA units, and two more in part; {KIN}",
+        how=f"a sample: 124 of 181 units measured whole, eight of the 65 CUDA units among them, and {FRONT}",
     ),
     *_each_arch("causal_conv1d-1.7.0", "causal-conv1d", built=CUT),
     Made(
