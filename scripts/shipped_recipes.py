@@ -143,9 +143,9 @@ def as_kin(units: Sequence[RecipeUnit], place: str, target: str, begun: RecipeUn
     is ``high_s``), and no courses, which differ too much from kin to kin (docs/results/nearness.md). With the phases of
     ``begun`` where it has them; where these are its front end, what is made of it is as much larger or smaller than the
     kin's as that is. An architecture that it was not compiled for is taken for as demanding as those that it was."""
+    own = list(begun.phases) if begun is not None else []
     kin = nearest_kin(units, place)
     like = max(kin, key=_peak)
-    own = list(begun.phases) if begun is not None else []
     own_mib, like_mib = _front_end_mib(own), _front_end_mib(like.phases)
     times = own_mib / like_mib if own_mib and like_mib else 1.0
     phases = []

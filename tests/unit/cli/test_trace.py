@@ -255,7 +255,7 @@ def test_a_build_that_failed_keeps_its_exit_code_where_we_cannot_say_why(
         raise ImportError("no module named builddoctor.render")
 
     monkeypatch.setattr("builddoctor.cli.trace.last_words", gone)
-    state = SimpleNamespace(given_up=None)
+    state = SimpleNamespace(given_up=None, in_error=[])
     found = summary(result=BuildResult.FAILED, exit_code=3, trace=str(tmp_path / "none.jsonl"))
     request = RunRequest(command=("ninja",), cwd=str(tmp_path), summary=str(tmp_path / "s.json"))
     monkeypatch.setattr(
