@@ -49,7 +49,7 @@ def test_no_number_is_invented(made: Made) -> None:
     runs = len({row.run for row in rows})
     units = read_recipe(RECIPES / f"{made.name}.toml").units
     measured = [phase for unit in units for phase in unit.phases if phase.provenance != "derived"]
-    peaks_told, times_told = {each.peak_mib for each in measured}, {each.cpu_s for each in measured}
+    peaks_told, times_told = peaks | {each.peak_mib for each in measured}, times | {each.cpu_s for each in measured}
     for unit in units:
         for phase in unit.phases:
             if sampled and phase.provenance == "derived" and phase.kind in (*DEVICE, PhaseKind.HOST):
@@ -67,8 +67,8 @@ def test_no_number_is_invented(made: Made) -> None:
 
 
 def _is_one_of(figure: float, times: float, measured: set[float]) -> bool:
-    """So many times the figure, which was rounded."""
-    return any(abs(figure * times - each) < 0.06 * max(1.0, times) for each in measured)
+    """So many times the figure; all of them were rounded."""
+    return any(abs(figure * times - each) < 0.06 * max(1.0, times) + 0.0002 * each for each in measured)
 
 
 @pytest.mark.parametrize("made", SHIPPED, ids=NAMES)
