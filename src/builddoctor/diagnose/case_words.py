@@ -22,7 +22,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
 
     A pattern has each name once: what ``file_2`` found in another form of a text is ``file`` as well.
     """
-    said = {re.sub(r"_\d\Z", "", name): value for name, value in captured if value}
+    said = {re.sub(r"_\d{1,2}\Z", "", name): value for name, value in captured if value}
     nvcc = case.nvcc or said.get("found", "")
     torch_cuda = case.torch_cuda or said.get("torch_cuda", "")
     return {

@@ -396,7 +396,8 @@ BEGINNING = 20
 def _finding(entry: Entry, match: re.Match[str], line: int, text: str, below: Sequence[re.Match[str]] = ()) -> Finding:
     """``below``: where the lines of the message that follow say something of their own; the first that does counts."""
     said = {name: value for each in (*reversed(below), match) for name, value in each.groupdict().items() if value}
-    groups = ((name, one_line(mask_line(value))) for name, value in said.items())
+    # Some messages go on below: "more than one operator applies:".
+    groups = ((name, one_line(mask_line(value)).rstrip(": ")) for name, value in said.items())
     return Finding(
         entry=entry.name,
         verdict=entry.verdict,

@@ -198,7 +198,7 @@ _ASKS = re.compile(
     r"|\bfor (?:more|better|best)\b)).*(?:\bplease (?:\w+ ){0,3}install\b|\bmust be installed\b)|^\+{1,3} exit [1-9]"
 )
 _GAVE_UP = re.compile(
-    r"(?i)^\W{0,5}(?:the following .{1,60} (?:are|were) (?:not (?:satisfied|met|found|installed)|missing)\b"
+    r"(?i)^(?:remote:)?\W{0,12}(?:the following .{1,60} (?:are|were) (?:not (?:satisfied|met|found|installed)|missing)\b"
     r"|(?:installation|configuration|configure|set-?up|the build) (?:has )?(?:failed|aborted)\b|giving up\b"
     r"|push rejected\b|do not know how to unpack\b)"
 )
@@ -395,7 +395,9 @@ def _below_label(found: Finding, reading: Reading) -> Finding:
 def _any_wrong(reading: Reading) -> Finding:
     """Of a log that ends badly, with no line that is known: the first that speaks of a failure, else the last one."""
     numbered = _last_lines(reading)
-    matter = [Quote(line=number, text=text) for number, text in numbered if MATTERS.search(text)]
+    matter = [
+        Quote(line=number, text=text) for number, text in numbered if MATTERS.search(text) and not _WRAPS.search(text)
+    ]
     line, text = [(reading.lines, ""), *numbered[-1:], *_said_last(numbered)][-1]
     last = Quote(line=line, text=text)
     said = _exception(numbered) or reading.wrong or next(iter(matter), last)
