@@ -191,16 +191,15 @@ class Scanner:
                 if known.count >= MOST_COUNTED:
                     continue
                 if match := next(filter(None, map(known.pattern.search, quoted)), None):
-                    text = match.string
                     if known.after and not self._preceded(known.after, block, start):
                         continue
                     if known.below and not self._followed(known.below, block, start):
                         continue
                     if known.entry.goes_on:
-                        self._open.append(_Open(known, match, line, text, _indent(raw)))
+                        self._open.append(_Open(known, match, line, match.string, _indent(raw)))
                         found += self._continued(block[block.index(b"\n", start) + 1 :], self._open[-1:])
                         break
-                    found += known.took(_finding(known.entry, match, line, text))
+                    found += known.took(_finding(known.entry, match, line, match.string))
                     if known.count == MOST_COUNTED:
                         self._forget(place)
                     break

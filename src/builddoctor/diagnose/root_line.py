@@ -198,7 +198,8 @@ _ASKS = re.compile(
     r"|\bfor (?:more|better|best)\b)).*(?:\bplease (?:\w+ ){0,3}install\b|\bmust be installed\b)|^\+{1,3} exit [1-9]"
 )
 _GAVE_UP = re.compile(
-    r"(?i)^(?:remote:)?\W{0,12}(?:the following .{1,60} (?:are|were) (?:not (?:satisfied|met|found|installed)|missing)\b"
+    r"(?i)^(?:remote:)?\W{0,12}"
+    r"(?:the following .{1,60} (?:are|were) (?:not (?:satisfied|met|found|installed)|missing)\b"
     r"|(?:installation|configuration|configure|set-?up|the build) (?:has )?(?:failed|aborted)\b|giving up\b"
     r"|push rejected\b|do not know how to unpack\b)"
 )
