@@ -128,7 +128,8 @@ def test_each_recipe_is_on_the_page() -> None:
 
 
 def test_what_was_measured_of_a_unit_before_it_was_ended_is_its_own() -> None:
-    """Another architecture is taken for as demanding as the worst that it was compiled for; the rest is its kin's."""
+    """Another architecture is taken for as demanding as the worst that it was compiled for; the rest is its kin's, by
+    the size of both front ends."""
     forward = unit(
         "c/fwd.cu",
         phase(500, 2, PhaseKind.CUDAFE),
@@ -137,11 +138,14 @@ def test_what_was_measured_of_a_unit_before_it_was_ended_is_its_own() -> None:
         phase(870, 6),
         archs=("sm_80", "sm_90"),
     )
-    begun = unit("c/bwd.cu", phase(511, 3, PhaseKind.CUDAFE), phase(1257, 190, CICC, "sm_80"), archs=("sm_80", "sm_90"))
+    begun = unit(
+        "c/bwd.cu", phase(1000, 3, PhaseKind.CUDAFE), phase(1257, 190, CICC, "sm_80"), archs=("sm_80", "sm_90")
+    )
     made = with_kin(recipe(forward, begun), ["c/bwd.cu -> c/bwd.o"]).units[1]
     assert [(each.peak_mib, each.arch, each.provenance) for each in made.phases] == [
-        (511, "", None),
+        (1000, "", None),
         (1257, "sm_80", None),
         (1257, "sm_90", "derived"),
-        (870, "", "derived"),
+        (1740, "", "derived"),
     ]
+    assert made.phases[-1].cpu_s == 12
