@@ -12,7 +12,7 @@ import fcntl
 import io
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -39,19 +39,25 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 """What decoding a damaged line raises."""
 
 
+def _events_of(header: Header) -> Callable[[bytes], Sequence[BuildEvent]]:
+    """What makes events of a line of this trace."""
+    if header.schema < TRACE_SCHEMA:
+        old, events = msgspec.json.Decoder(schema1.AnyRecord).decode, schema1.Schema1(header).events
+        return lambda line: events(old(line))
+    decode = msgspec.json.Decoder(BuildEvent).decode
+    return lambda line: (decode(line),)
+
+
 class LineDecoder:
     """Lines of one trace, in order, as events."""
 
     def __init__(self, header: Header) -> None:
-        old = header.schema < TRACE_SCHEMA
-        self._decode = msgspec.json.Decoder(schema1.AnyRecord if old else BuildEvent).decode
-        self._events = schema1.Schema1(header).events if old else None
+        self._events = _events_of(header)
 
     def events(self, line: bytes) -> Sequence[BuildEvent] | None:
         """The events of one line; None when it cannot be read."""
         try:
-            record = self._decode(line)
-            return (record,) if self._events is None else self._events(record)
+            return self._events(line)
         except _UNREADABLE:
             return None
 
