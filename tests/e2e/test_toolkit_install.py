@@ -40,7 +40,7 @@ def test_the_example_builds_with_a_toolkit_that_was_installed_just_now(program: 
     source = program.folder / "attention_kernels"
     shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("build", "dist", "*.egg-info"))
     shown = program.run("build", str(source), "--toolkit", "13.0", "--dry-run")
-    assert f" CUDA_HOME={home} CUDACXX={home}/bin/nvcc " in shown.stdout
+    assert f"CUDA_HOME={home} CUDACXX={home}/bin/nvcc " in shown.stdout
     refused = program.run("build", str(source), "--toolkit", "99.0", "--dry-run")
     assert "no CUDA toolkit 99.0" in refused.stderr
     files = ["--trace", str(program.trace_file), "--summary", str(program.summary_file)]
