@@ -33,8 +33,8 @@ from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.root import SystemRoot
 
 NO_OBJECTS_KEPT = (
-    "until     its setup.py compiles without Ninja: of an extension that is not linked nothing counts in the next run, "
-    "which compiles all of it again (`--store FOLDER` keeps what was compiled)"
+    "until     where its setup.py compiles without Ninja, the next run begins again with an extension that is not "
+    "linked (`--store FOLDER` keeps what was compiled)"
 )
 
 
@@ -180,7 +180,7 @@ def build(
         print_data(plan.folder)
         return 0
     loud.notes(plan.notes)
-    if until and plan.nvcc_by_path:
+    if until and plan.nvcc_by_path and not store:
         loud.notes([NO_OBJECTS_KEPT])
     request = msgspec.structs.replace(
         request,
