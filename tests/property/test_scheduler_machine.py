@@ -18,7 +18,10 @@ from builddoctor.core.events import (
     PhaseAsked,
     PhaseEnded,
     Requeue,
+    Resume,
     ShareSettled,
+    Suspend,
+    SuspendRefused,
     TimePassed,
     UnitBegan,
     UnitEnded,
@@ -56,6 +59,7 @@ class Runs:
     solo: bool
     rss_mib: float = 0.0
     killed: bool = False
+    suspended: bool = False
 
 
 @dataclass
@@ -73,6 +77,7 @@ class World:
             assert decision.phase_id in self.waiting, "admitted without asking"
             self.waiting.remove(decision.phase_id)
             assert decision.alone == (not self.running)
+            assert not any(run.suspended for run in self.running.values()), "admitted while one stands still"
             for run in self.running.values():
                 run.alone = False
             solo = decision.phase_id in self.solo
@@ -91,6 +96,12 @@ class World:
             beyond = far.rss_mib > far.reserve_mib
             assert decision.phase_id != oldest or oldest in suspects or beyond, "the oldest was to be ended"
             self.running[decision.phase_id].killed = True
+        elif isinstance(decision, Suspend):
+            assert not self.running[decision.phase_id].suspended, "suspended twice"
+            self.running[decision.phase_id].suspended = True
+        elif isinstance(decision, Resume):
+            assert self.running[decision.phase_id].suspended, "it did not stand still"
+            self.running[decision.phase_id].suspended = False
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -177,7 +188,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.others_take(share_mib)
         self.now_s += passed_s
         for run in self.world.running.values():
-            run.rss_mib = data.draw(MEMORY, label="rss")
+            if not run.suspended:
+                run.rss_mib = data.draw(MEMORY, label="rss")
         rss = tuple((phase_id, run.rss_mib) for phase_id, run in self.world.running.items())
         self.most_budget_mib = max(self.most_budget_mib, budget_mib)
         self.feed(self.looked(rss, headroom_mib, budget_mib))
@@ -263,6 +275,13 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert isinstance(decisions[0], Requeue)
             assert decisions[0].estimate.reserve_mib == run.reserve_mib
         self.world.outside.add(phase_id)
+
+    @precondition(lambda self: any(run.suspended for run in self.world.running.values()))
+    @rule(data=st.data())
+    def cannot_be_stopped(self, data: st.DataObject) -> None:
+        phase_id = self.pick(data, {each for each, run in self.world.running.items() if run.suspended})
+        self.world.running[phase_id].suspended = False
+        self.feed(SuspendRefused(phase_id=phase_id))
 
     @precondition(lambda self: self.world.waiting)
     @rule(data=st.data())

@@ -22,6 +22,8 @@ class RunningRow(msgspec.Struct, frozen=True, kw_only=True):
     """where the estimate comes from"""
     left_s: float | None = None
     """time that it is expected to go on; None while it is not known"""
+    suspended: bool = False
+    """it stands still, so that others can end first"""
     node: str = ""
     """the other machine that it runs on"""
 

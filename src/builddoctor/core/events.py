@@ -154,6 +154,7 @@ class PhaseEnded(Event, frozen=True, kw_only=True, tag="end"):
     outcome: Outcome
     peak_mib: Mib
     wall_s: Seconds
+    """from its admission on, without the time that it stood still"""
     cpu_s: Seconds = 0.0
     exit_code: Whole | None = None
     signal: Whole | None = None
@@ -274,6 +275,12 @@ class PauseRefused(Event, frozen=True, kw_only=True, tag="pause-refused"):
     """A process could not be stopped: it is gone, or not ours."""
 
     process: UngatedProcess
+
+
+class SuspendRefused(Event, frozen=True, kw_only=True, tag="suspend-refused"):
+    """This phase could not be suspended: it works."""
+
+    phase_id: Whole
 
 
 class ShareSettled(Event, frozen=True, kw_only=True, tag="share"):
@@ -401,6 +408,8 @@ class KillReason(Word):
 
     HEADROOM = "headroom"
     """what is left would be taken before the next look"""
+    STOOD = "stood"
+    """it stood still for a minute, nothing ended meanwhile, and others wait for what it holds"""
     STALL = "stall"
     RUNAWAY = "runaway"
     THROTTLED = "throttled"
@@ -427,6 +436,36 @@ class Kill(Event, frozen=True, kw_only=True, tag="kill"):
     throttled: Throttled | None = None
     said: str = ""
     """the reason in words, in traces of schema 1 alone"""
+
+
+class Suspend(Event, frozen=True, kw_only=True, tag="suspend"):
+    """Stop this running phase for a while: the others can end beside it, and it loses nothing."""
+
+    phase_id: Whole
+    held_mib: Mib
+    headroom_mib: Mib
+    """what was left"""
+    growth_mib_s: float
+    """of all that worked"""
+
+
+class ResumeReason(Word):
+    """Why a phase that was suspended goes on."""
+
+    MEMORY_BACK = "memory-back"
+    ALONE = "alone"
+    """nothing else works"""
+    BUILD_ENDS = "build-ends"
+    UNSEEN = "unseen"
+    """memory cannot be looked at any more"""
+
+
+class Resume(Event, frozen=True, kw_only=True, tag="resume"):
+    """Let this phase go on."""
+
+    phase_id: Whole
+    stood_s: Seconds
+    reason: ResumeReason
 
 
 class Requeue(Event, frozen=True, kw_only=True, tag="requeue"):
@@ -534,7 +573,20 @@ class Warn(Event, frozen=True, kw_only=True, tag="warn"):
 
 
 Decision = (
-    Queue | Admit | Hold | Kill | Requeue | GiveUp | OutOfTime | StopNinja | ReleaseUnit | Pause | Continue | Warn
+    Queue
+    | Admit
+    | Hold
+    | Suspend
+    | Resume
+    | Kill
+    | Requeue
+    | GiveUp
+    | OutOfTime
+    | StopNinja
+    | ReleaseUnit
+    | Pause
+    | Continue
+    | Warn
 )
 
 Fact = (
@@ -548,6 +600,7 @@ Fact = (
     | UngatedSeen
     | UngatedGone
     | PauseRefused
+    | SuspendRefused
     | ShareSettled
     | NodeSeen
     | NodeLost
@@ -734,6 +787,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """phases that were too big and tried again with less memory (``--auto-remedy``)"""
     left_s: float | None = None
     """what the rest would take, about, where the build was stopped by ``--until`` (exit code 75)"""
+    suspended: int = 0
+    """times that a phase was stopped for a while, so that others could end within memory"""
     paused: int = 0
     """times that a process was stopped for a while for memory, since no gate had asked for it"""
     units: int

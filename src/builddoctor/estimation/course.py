@@ -12,9 +12,10 @@ cores in 8 GiB takes 261 s, with eight steps that also fall 244, with each look 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from builddoctor.core.events import MemorySampled, Resume, Suspend
 from builddoctor.core.past import Course
 
 MOST_STEPS = 8
@@ -30,20 +31,33 @@ MOST_LOOKS = 128
 
 
 class CourseWatch:
-    """One phase that runs: what it held at each look, as (seconds since it was admitted, MiB)."""
+    """One phase that runs: what it held at each look, as (seconds that it had worked, MiB)."""
 
     def __init__(self, admitted_at_s: float) -> None:
         self._admitted_at_s = admitted_at_s
+        self._suspended_at_s: float | None = None
         self._looks: list[tuple[float, float]] = []
         self._count = 0
 
     def looked(self, at_s: float, mib: float) -> None:
-        """A look; they come in the order of time."""
+        """A look; they come in the order of time. Those at a phase that stands still say nothing."""
+        if self._suspended_at_s is not None:
+            return
         self._count += 1
         self._looks.append((max(0.0, at_s - self._admitted_at_s), mib))
         if len(self._looks) >= 2 * MOST_LOOKS:
             pairs = zip(self._looks[::2], self._looks[1::2], strict=True)
             self._looks = [(second[0], max(first[1], second[1])) for first, second in pairs]
+
+    def suspended(self, at_s: float) -> None:
+        """It stands still."""
+        self._suspended_at_s = at_s
+
+    def resumed(self, at_s: float) -> None:
+        """It works again: time goes on from where it stood."""
+        if self._suspended_at_s is not None:
+            self._admitted_at_s += at_s - self._suspended_at_s
+            self._suspended_at_s = None
 
     def course(self, *, peak_mib: float, wall_s: float) -> Course:
         """Of the phase, now that it has ended; empty where the looks show nothing.
@@ -59,6 +73,19 @@ class CourseWatch:
             for (_, before_mib), (after_s, mib) in pairwise([(0.0, 0.0), *self._looks])
         ]
         return _rounded(_fewer([*steps, (1.0, scale * self._looks[-1][1])]))
+
+
+def watch_courses(watches: Mapping[int, CourseWatch], event: MemorySampled | Suspend | Resume) -> None:
+    """What this event of a build says of phases that run, by their numbers."""
+    if isinstance(event, MemorySampled):
+        for phase_id, rss_mib in event.rss_mib:
+            if (watch := watches.get(phase_id)) is not None:
+                watch.looked(event.at_s, rss_mib)
+    elif (watch := watches.get(event.phase_id)) is not None:
+        if isinstance(event, Suspend):
+            watch.suspended(event.at_s)
+        else:
+            watch.resumed(event.at_s)
 
 
 def together(courses: Sequence[Course]) -> Course:

@@ -18,11 +18,11 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from builddoctor.core.errors import RecipeError
-from builddoctor.core.events import Admit, BuildResult, Header, MemorySampled, PhaseEnded
+from builddoctor.core.events import Admit, BuildResult, Header, MemorySampled, PhaseEnded, Resume, Suspend
 from builddoctor.core.phase import Outcome, PhaseKind
 from builddoctor.core.recipe import Fingerprint, Origin, Recipe, RecipeProject, RecipeUnit
 from builddoctor.core.units import counted, escaped, format_mib
-from builddoctor.estimation.course import CourseWatch, course_text, together
+from builddoctor.estimation.course import CourseWatch, course_text, together, watch_courses
 from builddoctor.recipes.measured_phases import MeasuredPhase, how_words, recipe_of_rows, word
 from builddoctor.recipes.recipe_file import checked
 from builddoctor.trace.analysis import read_state
@@ -330,10 +330,8 @@ def _courses(path: Path) -> Mapping[int, str]:
     for event in TraceReader(path):
         if isinstance(event, Admit):
             watches[event.phase_id] = CourseWatch(event.at_s)
-        elif isinstance(event, MemorySampled):
-            for phase_id, rss_mib in event.rss_mib:
-                if (watch := watches.get(phase_id)) is not None:
-                    watch.looked(event.at_s, rss_mib)
+        elif isinstance(event, MemorySampled | Suspend | Resume):
+            watch_courses(watches, event)
         elif isinstance(event, PhaseEnded) and (watch := watches.pop(event.phase_id, None)) is not None:
             course = watch.course(peak_mib=event.peak_mib, wall_s=event.wall_s)
             if course and event.outcome is Outcome.OK:

@@ -691,6 +691,7 @@ class _Build:
             runaways=counts.runaways,
             left_s=None if self._left_s is None or result is BuildResult.OK else round(self._left_s, 1),
             remedied=len(state.remedied),
+            suspended=counts.suspended,
             paused=counts.paused,
             units=counts.units,
             phases=counts.phases,

@@ -25,7 +25,10 @@ from builddoctor.core.events import (
     Pause,
     ReleaseUnit,
     Requeue,
+    Resume,
     StopNinja,
+    Suspend,
+    SuspendRefused,
 )
 from builddoctor.runtime.event_log import EventLog
 from builddoctor.runtime.kill_evidence import KillEvidence
@@ -132,6 +135,8 @@ class DecisionLoop:
             self._admit(decision)
         elif isinstance(decision, Kill | Requeue | GiveUp):
             self._end(decision)
+        elif isinstance(decision, Suspend | Resume):
+            self._stand(decision)
         elif isinstance(decision, OutOfTime):
             self._out_of_time()
         elif isinstance(decision, StopNinja):
@@ -156,6 +161,15 @@ class DecisionLoop:
         else:
             live.given_up = True
             del self._phases[decision.phase_id]
+
+    def _stand(self, decision: Suspend | Resume) -> None:
+        live, now_s = self._phases.get(decision.phase_id), self._clock()
+        if isinstance(decision, Resume):
+            if live is not None:
+                live.resume(now_s)
+        elif live is None or not live.suspend(self._processes, now_s):
+            # It has just ended, or its tool is not ours to stop.
+            self.decide(SuspendRefused(at_s=self._log.at_s(), phase_id=decision.phase_id))
 
     def _admit(self, admit: Admit) -> None:
         live = self._phases.get(admit.phase_id)

@@ -27,6 +27,8 @@ from builddoctor.core.events import (
     MemorySampled,
     PhaseAsked,
     PhaseEnded,
+    Resume,
+    Suspend,
     UnitEnded,
     Warn,
     WarningKind,
@@ -35,7 +37,7 @@ from builddoctor.core.past import FinishedPhase, FinishedUnit, PastUnit, Seen, U
 from builddoctor.core.phase import Outcome, Phase, Unit
 from builddoctor.core.units import printable
 from builddoctor.core.verdict import Verdict
-from builddoctor.estimation.course import CourseWatch
+from builddoctor.estimation.course import CourseWatch, watch_courses
 from builddoctor.estimation.time_left import ForeseenWork, OpenUnit, Works, time_left
 from builddoctor.history.store import History, Opened
 from builddoctor.runtime.recipe_use import RecipeUse
@@ -171,10 +173,8 @@ class HistoryRecorder:
             self._phases[event.phase.phase_id] = event.phase
         elif isinstance(event, Admit):
             self._admitted(event)
-        elif isinstance(event, MemorySampled):
-            for phase_id, rss_mib in event.rss_mib:
-                if (watch := self._courses.get(phase_id)) is not None:
-                    watch.looked(event.at_s, rss_mib)
+        elif isinstance(event, MemorySampled | Suspend | Resume):
+            watch_courses(self._courses, event)
         elif isinstance(event, PhaseEnded):
             watch = self._courses.pop(event.phase_id, None)
             if event.outcome not in KILLED and (phase := self._phases.pop(event.phase_id, None)) is not None:
@@ -272,7 +272,7 @@ class TimeLeftWatch:
         for phase in state.open.values():
             unit_id = phase.row.unit_id
             if unit_id in left_s and phase.phase is not None:
-                ran_s = at_s - phase.run.admitted_at_s if phase.run is not None else 0.0
+                ran_s = phase.run.ran_s(at_s) if phase.run is not None else 0.0
                 done_s[unit_id] += ran_s
                 left_s[unit_id] = max(0.0, scheduler.remaining_s(phase.phase) - ran_s)
         return time_left(

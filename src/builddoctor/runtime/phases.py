@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from typing import TYPE_CHECKING
 
 from builddoctor.core.evidence import KillCause
@@ -67,6 +68,8 @@ class LivePhase:
         """what the store says of it"""
         self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """it may start (again)"""
+        self.stood_s = 0.0
+        """how long it stood still since it was admitted; so long it did not work"""
         self.killed_by_us = False
         self.outcome: Outcome | None = None
         """of its last run"""
@@ -90,6 +93,8 @@ class LivePhase:
         self._start_ticks: int | None = None
         self._probe: RssProbe | None = None
         self._children: dict[int, RssProbe] = {}
+        self._suspended: tuple[float, list[PidHandle]] | None = None
+        """since when, and what of it was stopped"""
 
     def tool_started(self, pid: int, root: SystemRoot, processes: Processes, page_bytes: int) -> None:
         """Hold the tool by pidfd, if it really is the gate's child, and watch its memory."""
@@ -153,29 +158,68 @@ class LivePhase:
 
     def kill(self, processes: Processes) -> bool:
         """End the tool and its children; False when it is not ours to signal, or no longer there."""
+        if self._handle is None or not self._is_there(processes):
+            return False
+        self.killed_by_us = True
+        for child in reversed(self._held_children(processes)):
+            child.kill()
+            child.close()
+        self._handle.kill()
+        return True
+
+    def suspend(self, processes: Processes, now_s: float) -> bool:
+        """Stop the tool, then its children; False when it is not ours to signal, or no longer there."""
+        if self._suspended is not None or not self._is_there(processes):
+            return False
+        assert self._handle is not None, "it is there"
+        if not self._handle.send(signal.SIGSTOP):
+            return False
+        children = self._held_children(processes)
+        for child in children:
+            child.send(signal.SIGSTOP)
+        self._suspended = now_s, children
+        return True
+
+    def resume(self, now_s: float) -> None:
+        """Let it go on; nothing where it was not suspended, or has ended."""
+        if self._suspended is not None:
+            self.stood_s += now_s - self._suspended[0]
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Children first: the tool may wait for them."""
+        if self._suspended is None:
+            return
+        for child in self._suspended[1]:
+            child.send(signal.SIGCONT)
+            child.close()
+        if self._handle is not None:
+            self._handle.send(signal.SIGCONT)
+        self._suspended = None
+
+    def _is_there(self, processes: Processes) -> bool:
+        """The tool, and not another process that got its number: that one's children are not ours."""
         if self._handle is None:
             return False
         ticks = processes.start_ticks(self._handle.pid)
-        if ticks is None or (self._start_ticks is not None and ticks != self._start_ticks):
-            # The tool is gone and its number may be another's by now, and so may be that one's children.
-            return False
-        self.killed_by_us = True
+        return ticks is not None and (self._start_ticks is None or ticks == self._start_ticks)
+
+    def _held_children(self, processes: Processes) -> list[PidHandle]:
+        """All below the tool, parents first."""
+        assert self._handle is not None, "it is there"
         family = {self._handle.pid}
         held: list[PidHandle] = []
         for pid in processes.descendants(self._handle.pid):
             if (child := _held_child(pid, family, processes)) is not None:
                 family.add(pid)
                 held.append(child)
-        for child in reversed(held):
-            child.kill()
-            child.close()
-        self._handle.kill()
-        return True
+        return held
 
     def again(self) -> None:
         """Wait for another admission."""
         self.granted = asyncio.get_running_loop().create_future()
         self.admitted_at_s = None
+        self.stood_s = 0.0
         self.killed_by_us = False
         self.cause = None
         # What a run took that had to be ended is not what the phase needs.
@@ -183,6 +227,7 @@ class LivePhase:
 
     def tool_gone(self) -> None:
         """Let go of the tool's process."""
+        self._go_on()
         for closable in (self._handle, self._probe, *self._children.values()):
             if closable is not None:
                 closable.close()

@@ -379,8 +379,9 @@ class Session:
         # A thousand may wait: their sizes are added up for those alone that failed.
         held_mib = self.phases.held_mib if message.status else 0.0
         tool_pid = live.tool_pid
-        live.tool_gone()
         at_s, now_s = self._log.at_s(), self._clock()
+        live.resume(now_s)
+        live.tool_gone()
         started_s = live.admitted_at_s if live.admitted_at_s is not None else now_s
         outcome = live.outcome = self._outcome(live, message.status)
         ended = PhaseEnded(
@@ -388,7 +389,7 @@ class Session:
             phase_id=live.phase.phase_id,
             outcome=outcome,
             peak_mib=round(live.peak_mib, 1),
-            wall_s=round(now_s - started_s, 3),
+            wall_s=round(now_s - started_s - live.stood_s, 3),
             cpu_s=round(message.cpu_s, 3),
             exit_code=None if message.status & 0x7F else message.status >> 8,
             signal=message.status & 0x7F or None,

@@ -15,7 +15,7 @@ from builddoctor.core.events import HoldReason
 from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, Phase
 from builddoctor.estimation.growth import Growth
-from builddoctor.scheduler.course_forecast import CourseForecast, CourseForecasts, Outlook, Steps, by_course, by_growth
+from builddoctor.scheduler.course_forecast import CourseForecast, CourseForecasts, Outlook, Steps, ahead
 from builddoctor.scheduler.forecast import Forecast, Ramp, end_s, ramp
 from builddoctor.scheduler.running_set import SURE_SHARE, Load, Running, RunningSet, risk_share
 from builddoctor.scheduler.wait_queue import KeptPlace, Waiting
@@ -173,14 +173,14 @@ class Admission:
 
     def _next_of_the_most_urgent(self) -> tuple[float, float, float]:
         """Its unit's urgency, when it ends, and what it and those that run on will hold after it."""
-        ahead = [run for run in self._running if run.next_mib > 0]
+        to_come = [run for run in self._running if run.next_mib > 0]
         urgency, first = -math.inf, None
-        for run in ahead:
+        for run in to_come:
             if (its := self._urgency(run.phase.unit_id, run.left_after_s)) > urgency:
                 urgency, first = its, run
         if first is None:
             return -math.inf, 0.0, 0.0
-        then_s = max(0.0, self._wall_s(first.phase) - (self._now_s - first.admitted_at_s))
+        then_s = max(0.0, self._wall_s(first.phase) - first.ran_s(self._now_s))
         after = (run.expected_mib for run in self._running if run is not first and self._end_s(run) > then_s)
         return urgency, then_s, first.next_mib + sum(after)
 
@@ -226,31 +226,30 @@ class Admission:
         return self._ahead.beside(urgency)
 
     def _outlook(self, run: Running) -> Outlook:
-        elapsed_s = self._now_s - run.admitted_at_s
+        elapsed_s = run.ran_s(self._now_s)
         steps = self._steps(run.phase, run.course, run.expected_mib, now_mib=run.rss_mib, elapsed_s=elapsed_s)
         return Outlook(self._urgency(run.phase.unit_id, run.left_after_s), steps, run.expected_mib)
 
     def _steps(
         self, phase: Phase, course: Course, peak_mib: float, *, now_mib: float = 0.0, elapsed_s: float = 0.0
     ) -> Steps:
-        wall_s = self._wall_s(phase)
-        if course:
-            return by_course(course, now_mib=now_mib, peak_mib=peak_mib, elapsed_s=elapsed_s, wall_s=wall_s)
-        return by_growth(
+        return ahead(
+            course,
             now_mib=now_mib,
-            full_mib=peak_mib,
-            full_s=self._growth.full_after(phase.kind) * wall_s - elapsed_s,
-            end_s=end_s(elapsed_s=elapsed_s, wall_s=wall_s),
+            peak_mib=peak_mib,
+            elapsed_s=elapsed_s,
+            wall_s=self._wall_s(phase),
+            full_after=self._growth.full_after(phase.kind),
         )
 
     def _end_s(self, run: Running) -> float:
-        return end_s(elapsed_s=self._now_s - run.admitted_at_s, wall_s=self._wall_s(run.phase))
+        return end_s(elapsed_s=run.ran_s(self._now_s), wall_s=self._wall_s(run.phase))
 
     def _ramp(self, run: Running) -> Ramp:
         return ramp(
             now_mib=run.rss_mib,
             full_mib=run.expected_mib,
-            elapsed_s=self._now_s - run.admitted_at_s,
+            elapsed_s=run.ran_s(self._now_s),
             wall_s=self._wall_s(run.phase),
             full_after=self._growth.full_after(run.phase.kind),
         )

@@ -205,7 +205,7 @@ def rest_of_units(
     runs: set[str] = set()
     for run in running:
         phase = run.phase
-        left_s = max(0.0, estimator.wall_s(phase) - (now_s - run.admitted_at_s))
+        left_s = max(0.0, estimator.wall_s(phase) - run.ran_s(now_s))
         own = expected(phase.kind, run.expected_mib, run.spread_mib, left_s)
         runs.add(phase.unit_id)
         begun[phase.unit_id] = [own, *outlook(phase.unit_id, phase)]

@@ -1,7 +1,7 @@
 """The memory forecast by courses: what running phases will hold, moment by moment, as earlier builds showed it. Pure.
 
-Covers: one phase from now on, by its course (``by_course``) or, without one, by the growth of its kind (``by_growth``);
-the sum of all that run, and whether one more fits beside them at every moment.
+Covers: one phase from now on (``ahead``), by its course or, without one, by the growth of its kind; the sum of all that
+run, the most of it, and whether one more fits beside them at every moment.
 Does *not* cover: builds of which no course is known (``scheduler.forecast``), or courses (``estimation.course``).
 
 Why: a compiler grows over its run, gives some back before it ends, and holds two thirds of its peak on average. A sum
@@ -19,9 +19,10 @@ from itertools import accumulate, chain, pairwise
 import msgspec
 
 from builddoctor.core.past import Course
+from builddoctor.scheduler import forecast
 
-OFF_SHARE = 0.03
-OFF_S = 0.2
+OFF_SHARE = 0.01
+OFF_S = 0.1
 """A course rises this share of the phase's time earlier and falls as much later, and so long besides. With 5 % second
 builds of TransformerEngine are 2 % longer; with 2 % more phases had to be ended (docs/adr/0025)."""
 
@@ -61,6 +62,27 @@ def by_growth(*, now_mib: float, full_mib: float, full_s: float, end_s: float) -
         return [(end_s, max(now_mib, full_mib))]
     rise_s, rise_mib = full_s / GROWTH_STEPS, (full_mib - now_mib) / GROWTH_STEPS
     return [*[(rise_s * step, now_mib + rise_mib * step) for step in range(1, GROWTH_STEPS)], (end_s, full_mib)]
+
+
+def ahead(
+    course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float, wall_s: float, full_after: float
+) -> Steps:
+    """By its course, or without one by growth until it has run for this share (``full_after``) of its time."""
+    if course:
+        return by_course(course, now_mib=now_mib, peak_mib=peak_mib, elapsed_s=elapsed_s, wall_s=wall_s)
+    return by_growth(
+        now_mib=now_mib,
+        full_mib=peak_mib,
+        full_s=full_after * wall_s - elapsed_s,
+        end_s=forecast.end_s(elapsed_s=elapsed_s, wall_s=wall_s),
+    )
+
+
+def most_mib(together: Sequence[Steps]) -> float:
+    """The most that all of these hold at once."""
+    changes = sorted(chain.from_iterable(map(_changes, together)))
+    held_mib = sum([steps[0][1] for steps in together])
+    return max(accumulate([change_mib for _, change_mib in changes], initial=held_mib))
 
 
 def _at_least(steps: list[tuple[float, float]], now_mib: float, for_s: float) -> Steps:

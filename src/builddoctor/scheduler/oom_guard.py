@@ -1,8 +1,9 @@
-"""The OOM guard: which running phase has to end before the kernel ends one. Pure.
+"""The OOM guard: which running phase has to stand still or end before the kernel ends one. Pure.
 
 Covers: growth against headroom, the choice of a victim, runaways, the last phase that gives way to other builds and to
 processes that cannot be run again, and a limit that the kernel does not keep.
-Does *not* cover: what becomes of a phase that was ended (``scheduler.scheduler``).
+Does *not* cover: who can stand still, and for how long (``scheduler.brake``); what becomes of a phase that was ended
+(``scheduler.scheduler``).
 
 The only phase that runs is ended for none of its own growth, but where it would stand still for ever.
 
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 import msgspec
 
 from builddoctor.core.events import Decision, Kill, KillReason, MemorySampled, Stall, Throttled, Warn, WarningKind
+from builddoctor.scheduler.brake import Brake
 from builddoctor.scheduler.runaway import RunawayWatch
 from builddoctor.scheduler.running_set import Running, RunningSet
 
@@ -45,9 +47,10 @@ takes ten times what the priors say."""
 class OomGuard:
     """Watches over ``running``, which is the scheduler's own and changes between looks."""
 
-    def __init__(self, running: RunningSet, runaways: RunawayWatch) -> None:
+    def __init__(self, running: RunningSet, runaways: RunawayWatch, brake: Brake) -> None:
         self._running = running
         self._runaways = runaways
+        self._brake = brake
         self._said_overdrawn = False
         self._samples = 0
         # Of hundreds most rest: those that grow are not looked for among all, at each sample.
@@ -62,12 +65,13 @@ class OomGuard:
         throttled: Throttled | None = None,
         standstill: Stall | None = None,
         enforced: bool = False,
+        others_wait: bool = False,
     ) -> list[Decision]:
-        """Take in what each phase holds; say what must end now. At most one phase at a time.
+        """Take in what each phase holds; say what must stand still or end now. At most one ends at a time.
 
         ``headroom_mib``: what counts as left, which is nothing while the build hangs (``stall``). ``throttled``: phases
         get no further at ``memory.high``; ``standstill``: nor does the only one, at a limit where the kernel kills
-        nothing. ``enforced``: there is one, and what is beyond it does not simply go on.
+        nothing. ``enforced``: there is one, and what is beyond it does not simply go on. ``others_wait``: for memory.
         """
         self._take_in(sample)
         overdrawn = [] if enforced else self._overdrawn(headroom_mib, sample.at_s)
@@ -80,12 +84,18 @@ class OomGuard:
             return self._end_throttled(throttled, sample.at_s)
         if standstill is not None and len(self._running) == 1:
             return self._end_standstill(standstill, sample.at_s)
-        self._growing = {phase_id: run for phase_id, run in self._growing.items() if self._runs(phase_id, run)}
+        self._growing = {phase_id: run for phase_id, run in self._growing.items() if self._grows(phase_id, run)}
         latency_s = self._latency_s() if self._growing else KILL_LATENCY_S
         growth_mib = sum([run.growth_within_mib(latency_s) for run in self._growing.values()])
-        danger_mib = max(DANGER_SHARE * sample.reserve_mib, growth_mib)
+        least_mib = DANGER_SHARE * sample.reserve_mib
+        left_mib, danger_mib = headroom_mib - least_mib, max(least_mib, growth_mib)
+        if left_mib < growth_mib and stall is None:
+            # Before it comes to that: what stands still frees nothing.
+            suspended = self._brake.suspend(headroom_mib=left_mib, latency_s=latency_s, now_s=sample.at_s)
+            if suspended:
+                return [*overdrawn, *suspended]
         if headroom_mib >= danger_mib:
-            return overdrawn
+            return [*overdrawn, *self._let_go(latency_s, left_mib, sample.at_s, others_wait=others_wait)]
         victim = self._victim(danger_mib - headroom_mib, sample.at_s)
         if victim is None:
             return overdrawn
@@ -99,6 +109,18 @@ class OomGuard:
             stall=stall,
         )
         return [kill]
+
+    def _let_go(self, latency_s: float, headroom_mib: float, now_s: float, *, others_wait: bool) -> list[Decision]:
+        """Memory is there: what stands goes on where it fits, or is ended where nothing gets on."""
+        if not self._brake.on:
+            return []
+        if resumed := self._brake.resume(headroom_mib=headroom_mib, latency_s=latency_s, now_s=now_s):
+            return [*resumed]
+        if (run := self._brake.stuck(now_s, others_wait=others_wait)) is None:
+            return []
+        phase_id = run.phase.phase_id
+        self._running.kill(phase_id)
+        return [Kill(at_s=now_s, phase_id=phase_id, reason=KillReason.STOOD, headroom_mib=round(headroom_mib, 1))]
 
     def give_way(
         self, reason: KillReason, *, headroom_mib: float, danger_mib: float, least_mib: float, now_s: float
@@ -119,9 +141,9 @@ class OomGuard:
         largest_mib = max([run.rss_mib for run in self._running.values()], default=0.0)
         return max(KILL_LATENCY_S, SIGNAL_S + FREEING_S_PER_GIB * largest_mib / 1024.0)
 
-    def _runs(self, phase_id: int, run: Running) -> bool:
-        """This run of the phase has not ended; the next one is another."""
-        return self._running.get(phase_id) is run
+    def _grows(self, phase_id: int, run: Running) -> bool:
+        """This run of the phase has not ended, and works; the next one is another."""
+        return self._running.get(phase_id) is run and run.suspended_at_s is None
 
     def _take_in(self, sample: MemorySampled) -> None:
         self._samples += 1
@@ -147,7 +169,7 @@ class OomGuard:
                 Candidate(
                     phase_id=phase_id,
                     rss_mib=run.rss_mib,
-                    age_s=now_s - run.admitted_at_s,
+                    age_s=run.ran_s(now_s),
                     suspect=phase_id in suspects or _stands_out(run),
                     redoable=run.phase.redoable,
                 )

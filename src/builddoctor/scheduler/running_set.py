@@ -76,6 +76,10 @@ class Running(msgspec.Struct):
     """what it held at the look before that one"""
     before_s: float = 0.0
     """and when that was"""
+    suspended_at_s: float | None = None
+    """since when it stands still; None while it works"""
+    stood_s: float = 0.0
+    """how long it stood before"""
     killed: bool = False
     runaway: Rise | None = None
     """it was ended as a runaway, for this"""
@@ -93,7 +97,9 @@ class Running(msgspec.Struct):
 
     def sampled(self, rss_mib: float, now_s: float, number: int) -> bool:
         """It holds this much; True when that has changed. ``number``: of the sample. A phase that rests is not looked
-        at by each one: growth is since the last look at this phase."""
+        at by each one: growth is since the last look at this phase. One that stands still grows when it goes on."""
+        if self.suspended_at_s is not None:
+            return False
         last_s = max(self.looked_s, self.admitted_at_s)
         passed_s = now_s - last_s
         growth_mib_s = self.growth_mib_s and self.growth_mib_s * GROWTH_MEMORY ** (number - self.looked_at)
@@ -116,6 +122,14 @@ class Running(msgspec.Struct):
         self.rss_mib = rss_mib
         self._expect()
         return True
+
+    def ran_s(self, now_s: float) -> float:
+        """How long it has worked."""
+        return now_s - self.admitted_at_s - self.stood_s - self.stands_s(now_s)
+
+    def stands_s(self, now_s: float) -> float:
+        """How long it has stood still, this time."""
+        return 0.0 if self.suspended_at_s is None else now_s - self.suspended_at_s
 
     @property
     def sure(self) -> bool:
@@ -187,6 +201,7 @@ class RunningSet(dict[int, Running]):
         self._squares_mib2: dict[int, float] = {}
         self._risks: dict[PhaseKind, float] = {}
         self._killed: set[int] = set()
+        self._suspended: set[int] = set()
 
     @property
     def killing(self) -> bool:
@@ -205,6 +220,7 @@ class RunningSet(dict[int, Running]):
     def end(self, phase_id: int) -> Running | None:
         """A phase ended; None when it did not run."""
         self._killed.discard(phase_id)
+        self._suspended.discard(phase_id)
         self._expected_mib.pop(phase_id, None)
         self._squares_mib2.pop(phase_id, None)
         return self.pop(phase_id, None)
@@ -215,6 +231,23 @@ class RunningSet(dict[int, Running]):
         run.killed = True
         self._killed.add(phase_id)
         return run
+
+    @property
+    def suspended(self) -> list[Running]:
+        """Those that stand still, in the order in which they started."""
+        return [run for phase_id, run in self.items() if phase_id in self._suspended] if self._suspended else []
+
+    def suspend(self, run: Running, now_s: float) -> None:
+        """It stands still from now on."""
+        run.suspended_at_s = now_s
+        self._suspended.add(run.phase.phase_id)
+
+    def resume(self, run: Running, now_s: float) -> None:
+        """It works again, and grows as it did before."""
+        run.stood_s += run.stands_s(now_s)
+        run.suspended_at_s = None
+        run.looked_s = run.before_s = now_s
+        self._suspended.discard(run.phase.phase_id)
 
     def sampled(self, run: Running, rss_mib: float, now_s: float, number: int) -> None:
         """See ``Running.sampled``."""

@@ -1,4 +1,4 @@
-"""The scheduler: facts of a build in, decisions out. The one place that admits, holds, pauses, ends and releases.
+"""The scheduler: facts of a build in, decisions out. The one place that admits, holds, suspends, ends and releases.
 
 Covers: admission in the order of priorities with backfill, the progress floor, draining for a phase that waited too
 long, requeue and solo retry after a kill, giving up, what a hanging build or other builds mean for all of that.
@@ -47,8 +47,10 @@ from builddoctor.core.events import (
     PressureSampled,
     Queue,
     Requeue,
+    ResumeReason,
     ShareSettled,
     Stall,
+    SuspendRefused,
     Throttled,
     TimePassed,
     UngatedGone,
@@ -65,8 +67,10 @@ from builddoctor.estimation.estimator import Estimator
 from builddoctor.estimation.growth import Growth
 from builddoctor.estimation.past import RAISE_FACTOR
 from builddoctor.scheduler.admission import Admission
+from builddoctor.scheduler.brake import Brake
 from builddoctor.scheduler.budget import budget_mib
 from builddoctor.scheduler.build_order import BuildOrder, rest_of_units, whole_s, worth_a_search
+from builddoctor.scheduler.course_forecast import Steps, ahead
 from builddoctor.scheduler.deadline import Deadline
 from builddoctor.scheduler.first_failure import FirstFailures
 from builddoctor.scheduler.nodes import Away, Nodes
@@ -159,7 +163,8 @@ class Scheduler:
         self._running = RunningSet()
         self._growth = Growth()
         self._runaways = RunawayWatch(settings.runaway)
-        self._guard = OomGuard(self._running, self._runaways)
+        self._brake = Brake(self._running, self._ahead)
+        self._guard = OomGuard(self._running, self._runaways, self._brake)
         self._thrash = ThrashWatch(settings.thrash)
         self._thrash_state = ThrashState.NONE
         self._high = HighWatch(settings.thrash)
@@ -205,6 +210,7 @@ class Scheduler:
             UngatedSeen: self._ungated_seen,
             UngatedGone: self._ungated_gone,
             PauseRefused: self._pause_refused,
+            SuspendRefused: self._suspend_refused,
             ShareSettled: self._share_settled,
             NodeSeen: self._node_seen,
             NodeLost: self._node_lost,
@@ -304,6 +310,7 @@ class Scheduler:
         idle = [each for each in due if each.held_for not in kept and self._in_turn(each)]
         assert self._running or not idle, "work waits while nothing runs"
         assert not any(phase_id in self._nodes for phase_id in self._running), "a phase runs in two places"
+        assert not self._running or len(self._running.suspended) < len(self._running), "all phases stand still"
         if any(phase_id in self._solo for phase_id in self._running):
             assert len(self._running) == 1, "a solo phase has company"
 
@@ -361,6 +368,7 @@ class Scheduler:
         if self._waiting.leave(phase_id) is self._drains_to:
             self._drains_to = None
         run = self._running.end(phase_id)
+        self._brake.phase_ended(phase_id, now_s)
         # Seen of what has ended: says nothing of what runs or starts now.
         self._throttled = self._standstill = None
         self._deadline.ended(now_s)
@@ -370,7 +378,7 @@ class Scheduler:
             self._ended += 1
         else:
             self._forget(phase_id)
-        return decisions + self._admit(now_s)
+        return decisions + self._brake.first_alone(now_s) + self._admit(now_s)
 
     def _ended_run(self, run: Running, event: PhaseEnded) -> list[Decision]:
         phase, phase_id = run.phase, run.phase.phase_id
@@ -493,7 +501,7 @@ class Scheduler:
             phase_id=event.phase_id,
             estimate=_rounded(estimate),
             solo=solo,
-            lost_s=round(event.at_s - run.admitted_at_s, 3),
+            lost_s=round(run.ran_s(event.at_s), 3),
             peak_mib=round(event.peak_mib, 1),
             thrift=event.phase_id in self._thrifty,
         )
@@ -668,6 +676,7 @@ class Scheduler:
             throttled=self._throttled,
             standstill=self._standstill,
             enforced=self._high_is_set,
+            others_wait=len(self._waiting) > 0,
         )
         if not self._running.killing:
             decisions += self._last_phase_gives_way(event, headroom_mib)
@@ -723,6 +732,16 @@ class Scheduler:
             now_s=now_s,
         )
 
+    def _ahead(self, run: Running, now_s: float) -> Steps:
+        return ahead(
+            run.course,
+            now_mib=run.rss_mib,
+            peak_mib=run.expected_mib,
+            elapsed_s=run.ran_s(now_s),
+            wall_s=self._estimator.wall_s(run.phase),
+            full_after=self._growth.full_after(run.phase.kind),
+        )
+
     def _share_beside_ungated(self, budget: float, now_s: float) -> float:
         """What phases may be promised beside ungated processes that work, the first one included; infinite when there
         are none: alone, one phase always runs, whatever it needs; beside these it would be one too many."""
@@ -736,6 +755,7 @@ class Scheduler:
         """Nothing new starts beside what runs, until memory can be looked at."""
         self._budget_mib, self._ungated_share_mib = 0.0, math.inf
         continued: list[Decision] = list(self._ungated.end(ContinueReason.UNSEEN, event.at_s))
+        continued += self._brake.release(ResumeReason.UNSEEN, event.at_s)
         return continued + self._admit(event.at_s)
 
     def _pressure_sampled(self, event: PressureSampled) -> list[Decision]:
@@ -772,6 +792,10 @@ class Scheduler:
         self._ungated.refused(event.process)
         return []
 
+    def _suspend_refused(self, event: SuspendRefused) -> list[Decision]:
+        self._brake.refused(event.phase_id, event.at_s)
+        return []
+
     def _share_settled(self, event: ShareSettled) -> list[Decision]:
         """Used from the next sample, or the next end of a phase, on."""
         self._lease_mib = math.inf if event.lease_mib is None else event.lease_mib
@@ -782,6 +806,7 @@ class Scheduler:
     def _interrupt(self, event: Interrupted) -> list[Decision]:
         self._interrupted = True
         gone: list[Decision] = list(self._ungated.end(ContinueReason.BUILD_ENDS, event.at_s))
+        gone += self._brake.release(ResumeReason.BUILD_ENDS, event.at_s)
         if not self.starved:
             return gone
         for phase_id in self._running:
@@ -911,6 +936,9 @@ class Scheduler:
             return None
         if waiting.solo and not self._running.killing:
             return HoldReason.ALONE
+        if self._brake.on:
+            # What it takes would be missing to what stands still.
+            return HoldReason.MEMORY
         return admission.blocked(waiting)
 
     def _in_turn(self, waiting: Waiting) -> bool:

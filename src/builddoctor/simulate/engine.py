@@ -30,6 +30,8 @@ from builddoctor.core.events import (
     PhaseEnded,
     ReleaseUnit,
     Requeue,
+    Resume,
+    Suspend,
     TimePassed,
     UnitBegan,
     UnitEnded,
@@ -122,8 +124,8 @@ class _Simulation:
         self._ending: dict[int, Live] = {}
         self._failure: Failure | None = None
         self._halted = False
-        self._kernel_kills = self._kills = self._requeued = 0
-        self._lost_s = self._peak_mib = self._over_s = self._running_s = 0.0
+        self._kernel_kills = self._kills = self._requeued = self._suspended = self._standing = 0
+        self._stood_s = self._lost_s = self._peak_mib = self._over_s = self._running_s = 0.0
         self._warnings: list[str] = []
         self._finished: list[PhaseRun] = []
 
@@ -144,6 +146,8 @@ class _Simulation:
             kernel_kills=self._kernel_kills,
             kills=self._kills,
             requeued=self._requeued,
+            suspended=self._suspended,
+            stood_s=self._stood_s,
             lost_s=self._lost_s,
             peak_mib=self._peak_mib,
             over_limit_s=self._over_s,
@@ -158,9 +162,10 @@ class _Simulation:
         """To the next thing that happens, and let it happen."""
         ends, running = self._ends, self._running
         for due in (ends, self._bends):
-            while due and (due[0][1] not in running or running[due[0][1]].tries != due[0][2]):
+            while due and (due[0][1] not in running or running[due[0][1]].turn != due[0][2]):
                 heapq.heappop(due)
-        rate = min(1.0, self._host.cores / len(running)) if running else 1.0
+        at_work = len(running) - self._standing
+        rate = min(1.0, self._host.cores / at_work) if at_work else 1.0
         end_s, bend_s = self._due_s(ends, rate), self._due_s(self._bends, rate)
         kill_s = self._kills_due[0][0] if self._kills_due else math.inf
         ask_s = self._asks_due[0][0] if self._asks_due else math.inf
@@ -226,7 +231,7 @@ class _Simulation:
     def _next_bend(self, live: Live) -> None:
         at = live.next_bend_s
         if at is not None:
-            heapq.heappush(self._bends, (at, live.phase.phase_id, live.tries))
+            heapq.heappush(self._bends, (at, live.phase.phase_id, live.turn))
 
     def _count_memory(self, change_mib: float) -> None:
         """A phase came or went. Sums are made anew where they change with time, so that errors do not add up."""
@@ -234,7 +239,7 @@ class _Simulation:
             self._used_mib = self._used_mib + change_mib if self._running else 0.0
         else:
             self._used_mib = sum(live.held_mib(self._done_s) for live in self._running.values())
-            self._slope_mib_s = sum(live.slope_mib_s for live in self._running.values())
+            self._slope_mib_s = sum(live.slope_mib_s for live in self._running.values() if not live.stopped)
         # What holds its peak from its start on is seen at its start: it is not taken for growth.
         at_once = change_mib > 0 and not self._grows and self._rules.sample_s is not None
         self._look_s = min(self._look_s, self._now_s if at_once else self._next_look_s())
@@ -256,7 +261,7 @@ class _Simulation:
     def _look(self) -> None:
         rss = self._sizes()
         suspects = sorted(self._running.keys() & self._policy.suspects)
-        cpu_s = tuple((phase_id, self._done_s - self._running[phase_id].from_s) for phase_id in suspects)
+        cpu_s = tuple((phase_id, self._running[phase_id].done(self._done_s)) for phase_id in suspects)
         self._look_s = math.inf
         if self._rules.sample_s is None and self._now_s > 0:
             self._feed(TimePassed(at_s=self._now_s))
@@ -337,13 +342,43 @@ class _Simulation:
                 self._send(live)
             return
         live.started_s, live.from_s, live.killed = self._now_s, self._done_s, False
+        live.stood_s = 0.0
         live.tries += 1
+        live.turn += 1
         live.bend = 0
         self._running[action.phase_id] = live
         self._came.append(action.phase_id)
-        heapq.heappush(self._ends, (live.from_s + live.work_s, action.phase_id, live.tries))
+        heapq.heappush(self._ends, (live.from_s + live.work_s, action.phase_id, live.turn))
         self._next_bend(live)
         self._count_memory(live.peak_mib)
+
+    def _stand(self, live: Live, action: Suspend | Resume) -> None:
+        """It stands still, or works again: what was foretold of it comes later."""
+        if isinstance(action, Suspend):
+            live.stopped_at, live.stopped_s = self._done_s, self._now_s
+            live.turn += 1
+            self._suspended += 1
+            self._standing += 1
+        else:
+            self._goes_on(live)
+            heapq.heappush(self._ends, (live.from_s + live.work_s, live.phase.phase_id, live.turn))
+            self._next_bend(live)
+        self._count_memory(0.0)
+
+    def _goes_on(self, live: Live) -> None:
+        if live.stopped_at is not None:
+            live.from_s += self._done_s - live.stopped_at
+            live.stood_s += self._now_s - live.stopped_s
+            self._stood_s += self._now_s - live.stopped_s
+            self._standing -= 1
+            live.stopped_at = None
+
+    def _kill(self, live: Live) -> None:
+        if not live.killed:
+            live.killed = True
+            self._kills += 1
+            after_s = self._rules.kill_s + self._rules.kill_s_per_gib * live.held_mib(self._done_s) / 1024
+            heapq.heappush(self._kills_due, (self._now_s + after_s, live.phase.phase_id, live.tries))
 
     def _is_preprocessed_first(self, live: Live) -> bool:
         """Host code is, by this machine: its node waits meanwhile."""
@@ -363,13 +398,14 @@ class _Simulation:
 
     def _stop(self, phase_id: int) -> Live:
         live = self._running.pop(phase_id)
+        self._goes_on(live)
         self._count_memory(-live.peak_mib)
         return live
 
     def _over(self, live: Live, outcome: Outcome) -> None:
         """A phase has ended: the policy's turn, and then that of the phase's unit."""
         unit, phase_id = live.unit, live.phase.phase_id
-        done = self._done_s - live.from_s
+        done = live.done(self._done_s)
         held_mib = live.peak_mib if outcome is Outcome.OK else live.highest_mib(self._done_s)
         if self._rules.enforced:
             held_mib = min(held_mib, self._host.limit_mib)
@@ -380,7 +416,7 @@ class _Simulation:
         else:
             self._lost_s += done
             unit.tries += 1
-        wall_s = live.work_s if live.node else self._now_s - live.started_s
+        wall_s = live.work_s if live.node else self._now_s - live.started_s - live.stood_s
         live.queued_s = self._now_s
         self._ending = {phase_id: live}
         ended = PhaseEnded(
@@ -438,12 +474,9 @@ class _Simulation:
             elif isinstance(action, ReleaseUnit):
                 self._asks_due.append((self._now_s + self._rules.gap_s, self._held.pop(action.unit_id)))
             elif isinstance(action, Kill):
-                live = self._running[action.phase_id]
-                if not live.killed:
-                    live.killed = True
-                    self._kills += 1
-                    after_s = self._rules.kill_s + self._rules.kill_s_per_gib * live.held_mib(self._done_s) / 1024
-                    heapq.heappush(self._kills_due, (self._now_s + after_s, action.phase_id, live.tries))
+                self._kill(self._running[action.phase_id])
+            elif isinstance(action, Suspend | Resume):
+                self._stand(self._running[action.phase_id], action)
             elif isinstance(action, Requeue):
                 self._requeued += 1
                 live = self._ending.pop(action.phase_id)
@@ -490,6 +523,14 @@ class Live(msgspec.Struct, eq=False):
     started_s: float = 0.0
     estimate: Estimate = Estimate(peak_mib=0.0, spread_mib=0.0, source="")
     killed: bool = False
+    turn: int = 0
+    """ends and bends that were foretold in another turn do not come"""
+    stopped_at: float | None = None
+    """``_done_s`` when it was stopped for a while; None while it works"""
+    stopped_s: float = 0.0
+    """when"""
+    stood_s: float = 0.0
+    """how long it stood still, in all"""
     node: str = ""
     """the other machine that it runs on"""
     before: Live | None = None
@@ -515,5 +556,13 @@ class Live(msgspec.Struct, eq=False):
         """The most that it held until then."""
         return self.peak_mib * highest_share(self.course, self.bend, self._share(done_s))
 
+    @property
+    def stopped(self) -> bool:
+        return self.stopped_at is not None
+
+    def done(self, done_s: float) -> float:
+        """Work done, at ``done_s`` on the clock of ``from_s``."""
+        return (done_s if self.stopped_at is None else self.stopped_at) - self.from_s
+
     def _share(self, done_s: float) -> float:
-        return min(1.0, (done_s - self.from_s) / self.work_s)
+        return min(1.0, self.done(done_s) / self.work_s)

@@ -110,6 +110,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     kills: int
     """by the policy"""
     requeued: int
+    suspended: int
+    """times that a phase was stopped for a while"""
+    stood_s: float
+    """that phases stood still, in all"""
     lost_s: float
     """processor time of what was killed"""
     peak_mib: float

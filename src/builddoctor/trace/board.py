@@ -92,7 +92,7 @@ def _title(header: Header) -> str:
 
 
 def _running(run: RunState, header: Header, now_s: float) -> RunningRow:
-    row, running_s = run.phase.row, now_s - run.admitted_at_s
+    row, running_s = run.phase.row, run.ran_s(now_s)
     return RunningRow(
         kind=row.kind,
         source=short_name(row.source, header.cwd),
@@ -103,6 +103,7 @@ def _running(run: RunState, header: Header, now_s: float) -> RunningRow:
         reserve_mib=run.attempt.reserve_mib,
         evidence=run.estimate.source,
         left_s=max(0.0, run.expected_s - running_s) if run.expected_s > 0 else None,
+        suspended=run.suspended_at_s is not None,
         node=run.attempt.elsewhere.node if run.attempt.elsewhere is not None else "",
     )
 

@@ -72,6 +72,9 @@ class Attempt(msgspec.Struct, kw_only=True, gc=False):
     """why builddoctor ended it"""
     peak_mib: float = 0.0
     wall_s: float = 0.0
+    """without the time that it stood still"""
+    stood_s: float = 0.0
+    """stopped for a while, so that others could end within memory"""
     cpu_s: float = 0.0
     elsewhere: Journey | None = None
     """None for a run on this machine"""

@@ -42,9 +42,11 @@ from builddoctor.core.events import (
     Queue,
     ReleaseUnit,
     Requeue,
+    Resume,
     SceneSeen,
     Status,
     Summary,
+    Suspend,
     UnitBegan,
     UnitCommand,
     UnitEnded,
@@ -90,7 +92,7 @@ _KILLED = (
     *(Outcome.KILLED_THERE, Outcome.NODE_LOST),
 )
 
-Told = Kill | PhaseEnded | Requeue | GiveUp | Hold | Pause | Continue | Warn | Note
+Told = Kill | PhaseEnded | Requeue | GiveUp | Hold | Suspend | Resume | Pause | Continue | Warn | Note
 """Events that a person wants to know of; of ends those by a kill."""
 
 
@@ -146,6 +148,7 @@ class RunState:
         "place",
         "rss_mib",
         "seen_s",
+        "suspended_at_s",
         "waited_s",
     )
 
@@ -164,8 +167,21 @@ class RunState:
         """what it waited for last"""
         self.rss_mib = self.peak_mib = 0.0
         self.seen_s = self.peak_at_s = event.at_s
+        self.suspended_at_s: float | None = None
+        """since when it stands still"""
         self.curve: list[tuple[float, float]] | None = None
         """(at_s, MiB) since its tool started; None where curves are not kept"""
+
+    def ran_s(self, now_s: float) -> float:
+        """How long it has worked."""
+        stands_s = 0.0 if self.suspended_at_s is None else now_s - self.suspended_at_s
+        return now_s - self.admitted_at_s - self.attempt.stood_s - stands_s
+
+    def goes_on(self, at_s: float) -> None:
+        """It does not stand still any more."""
+        if self.suspended_at_s is not None:
+            self.attempt.stood_s = round(self.attempt.stood_s + at_s - self.suspended_at_s, 3)
+            self.suspended_at_s = None
 
 
 class PhaseState:
@@ -254,7 +270,7 @@ class Counts:
         self.units = self.units_done = 0
         """those of the build itself, not of configure steps"""
         self.phases = self.phases_done = 0
-        self.requeued = self.runaways = self.paused = 0
+        self.requeued = self.runaways = self.paused = self.suspended = 0
         self.killed = 0
         """ended by builddoctor"""
         self.superseded = 0
@@ -362,6 +378,8 @@ class BuildState:
                 _on(Requeue, self._requeued),
                 _on(Kill, self._killed),
                 _on(GiveUp, self._gave_up),
+                _on(Suspend, self._suspended),
+                _on(Resume, self._resumed),
                 _on(Pause, self._paused),
                 _on(Continue, self._of_no_phase),
                 _on(Warn, self._warned),
@@ -646,6 +664,7 @@ class BuildState:
             run.peak_at_s = max(event.at_s, run.admitted_at_s)
         row.peak_mib = max(row.peak_mib, run.peak_mib)
         run.peak_mib = max(run.peak_mib, event.peak_mib)
+        run.goes_on(event.at_s)
         attempt.ended_at_s = event.at_s
         attempt.outcome = event.outcome._value_
         attempt.cause = event.cause._value_ if event.cause is not None else ""
@@ -678,6 +697,21 @@ class BuildState:
         if state.run is not None:
             state.run.attempt.killed_for = words.kill_reason(event)
         return self._tell("kill", event, state)
+
+    def _suspended(self, event: Suspend) -> Happening | None:
+        self.counts.suspended += 1
+        state = self.phases.get(event.phase_id)
+        if state is None or state.run is None:
+            return None
+        state.run.suspended_at_s = event.at_s
+        return self._tell("note", event, state)
+
+    def _resumed(self, event: Resume) -> Happening | None:
+        state = self.phases.get(event.phase_id)
+        if state is None or state.run is None:
+            return None
+        state.run.goes_on(event.at_s)
+        return self._tell("note", event, state)
 
     def _gave_up(self, event: GiveUp) -> Happening | None:
         self._give_ups.append(event)
@@ -765,7 +799,7 @@ class BuildState:
         for run in self.live.values():
             # As far as it was seen.
             run.attempt.peak_mib = run.peak_mib
-            run.attempt.wall_s = run.seen_s - run.admitted_at_s
+            run.attempt.wall_s = run.ran_s(run.seen_s)
             run.phase.row.peak_mib = max(run.phase.row.peak_mib, run.peak_mib)
         rows, others = [], [state.row for state in self._others]
         for unit in self.units:

@@ -27,9 +27,12 @@ from builddoctor.core.events import (
     PhaseEnded,
     ReleaseUnit,
     Requeue,
+    Resume,
+    ResumeReason,
     Rise,
     Stall,
     Status,
+    Suspend,
     Throttled,
     UngatedProcess,
     Warn,
@@ -71,6 +74,13 @@ HOLD_WORDS: Mapping[HoldReason, str] = {
     HoldReason.FAILURE: "nothing: another unit failed, and ninja ends with that",
 }
 
+RESUME_WORDS: Mapping[ResumeReason, str] = {
+    ResumeReason.MEMORY_BACK: "memory is back",
+    ResumeReason.ALONE: "nothing else works",
+    ResumeReason.BUILD_ENDS: "the build ends",
+    ResumeReason.UNSEEN: "memory cannot be looked at",
+}
+
 CONTINUE_WORDS: Mapping[ContinueReason, str] = {
     ContinueReason.MEMORY_BACK: "memory is back",
     ContinueReason.NOTHING_MOVES: "nothing else makes progress",
@@ -105,6 +115,8 @@ def kill_reason(kill: Kill) -> str:
         return f"{left} beside processes that no gate caught, which cannot be redone"
     if kill.reason is KillReason.LARGER_PLACE:
         return f"{kill.headroom_mib:.0f} MiB left here, and another machine has more"
+    if kill.reason is KillReason.STOOD:
+        return "it stood still for a minute, nothing ended meanwhile, and others wait for what it holds"
     if kill.reason is KillReason.OTHER_BUILD:
         return f"{left} beside another build, which goes on"
     return f"{left} and {kill.growth_mib_s:.0f} MiB/s growing"
@@ -180,7 +192,7 @@ def event_row(seen: Happening) -> EventRow | None:
     event = seen.event
     if isinstance(event, Hold | PhaseEnded) or not is_shown(event):
         return None
-    warning = not isinstance(event, Continue)
+    warning = not isinstance(event, Suspend | Resume | Continue)
     if isinstance(event, Kill):
         text = f"runaway: ends {_briefly(seen)}, which grows without end: {kill_reason(event)}"
     elif isinstance(event, Requeue):
@@ -208,7 +220,12 @@ def _requeue_words(seen: Happening, event: Requeue) -> str:
     return f"ended by {by} at {format_mib(event.peak_mib)}; {event.lost_s:.0f} s lost{alone}"
 
 
-def _sentence(seen: Happening, event: Pause | Continue | Warn) -> str:
+def _sentence(seen: Happening, event: Suspend | Resume | Pause | Continue | Warn) -> str:
+    if isinstance(event, Suspend):
+        held, free = format_mib(event.held_mib), format_mib(event.headroom_mib)
+        return f"stops {seen.phase_name} for a while at {held}: {free} free, and others can end first"
+    if isinstance(event, Resume):
+        return f"continues {seen.phase_name} after {event.stood_s:.0f} s: {RESUME_WORDS[event.reason]}"
     if isinstance(event, Pause):
         held, free = format_mib(event.process.rss_mib), format_mib(event.free_mib)
         why = f"; {seen.remark}" if seen.remark else ""
@@ -323,7 +340,8 @@ def told(seen: Happening) -> tuple[EventKind, str] | None:
     if isinstance(event, Note):
         kinds: Mapping[NoteLevel, EventKind] = {NoteLevel.HOLD: "hold", NoteLevel.WARNING: "warning"}
         return kinds.get(event.level, "note"), event.text
-    return "note" if isinstance(event, Continue) else "warning", _sentence(seen, event)
+    calm = isinstance(event, Suspend | Resume | Continue)
+    return "note" if calm else "warning", _sentence(seen, event)
 
 
 # -- pictures --------------------------------------------------------------------------------------------------

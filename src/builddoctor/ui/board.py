@@ -183,6 +183,8 @@ class _Board:
         of = f"{format_mib(row.rss_mib):>8} {of}{format_mib(row.estimate_mib)}"
         if row.node:
             of = keep_start("from the store" if row.node == STORE else f"on {one_line(row.node)}", 20)
+        if row.suspended:
+            of = f"{format_mib(row.rss_mib):>8} stands still"
         tail = f"  {of:<20}{format_clock(row.running_s):>6}"
         if self.detailed and not self.narrow:
             left = f"~{format_clock(row.left_s)} left" if row.left_s else ""

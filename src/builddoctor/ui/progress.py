@@ -147,6 +147,9 @@ def _figures(summary: Summary) -> list[str]:
     jobs = f"jobs {summary.effective_jobs_mean:.1f} on average, {summary.effective_jobs_max} at most"
     each = f"{each_ms:.0f} ms and at most {summary.gate_peak_mib:.0f} MiB each"
     lines = [f"  {peak} · {counts}", f"  {jobs} · gates {summary.gate_overhead_s:.1f} s ({each})"]
+    if summary.suspended:
+        times = "once" if summary.suspended == 1 else f"{summary.suspended} times"
+        lines.append(f"  {times} a phase was stopped for a while, so that others could end within memory")
     if summary.stored:
         spared = format_clock(summary.stored_s)
         lines.append(f"  {plural(summary.stored, 'phase')} from the store: {spared} of compiling")
