@@ -443,8 +443,8 @@ class Suspend(Event, frozen=True, kw_only=True, tag="suspend"):
 
     phase_id: Whole
     held_mib: Mib
-    headroom_mib: Mib
-    """what was left"""
+    left_mib: float
+    """before what would be danger"""
     growth_mib_s: float
     """of all that worked"""
 

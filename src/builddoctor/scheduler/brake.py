@@ -60,28 +60,24 @@ class Brake:
             self._running.resume(run, now_s)
             self._refused.add(phase_id)
 
-    def suspend(self, *, headroom_mib: float, latency_s: float, now_s: float) -> list[Suspend]:
-        """Suspend as few as will do, those first that have most still to take; none where no safe order exists.
+    def suspend(self, *, left_mib: float, growth_mib: float, latency_s: float, now_s: float) -> list[Suspend]:
+        """Suspend as few as will do, those first that have most still to take; none where no safe order exists, or
+        where there is still time: what is expected of all fits, or there will be such an order at the next look, too.
 
-        ``latency_s``: from deciding to end a phase to its memory being back.
+        ``growth_mib``: what all may take on within ``latency_s``, from deciding to end one to its memory being back.
         """
         runs = list(self._running.values())
-        growth_mib_s = round(sum(run.growth_mib_s for run in runs), 1)
-        limit_mib = sum(run.rss_mib for run in runs) + headroom_mib
+        limit_mib = sum(run.rss_mib for run in runs) + left_mib
         ahead = {run.phase.phase_id: self._ahead(run, now_s) for run in runs}
-        at_work = [run for run in runs if run.suspended_at_s is None]
-        stand = [run for run in runs if run.suspended_at_s is not None]
-        may_stand = [run for run in at_work if run.phase.phase_id not in self._refused]
-        to_take = sorted(may_stand, key=lambda run: run.rss_mib - run.expected_mib)[
-            : min(MOST_AT_ONCE, len(at_work) - 1)
-        ]
-        for count in range(1, len(to_take) + 1):
-            chosen = to_take[:count]
-            work = [run for run in at_work if run not in chosen]
-            if self._is_safe(work, [*stand, *chosen], ahead, limit_mib, latency_s):
-                break
-        else:
+        chosen = self._to_suspend(ahead, limit_mib, latency_s)
+        if not chosen:
             return []
+        if left_mib >= growth_mib:
+            at_work = [run for run in runs if run.suspended_at_s is None]
+            if self._is_safe(at_work, self._running.suspended, ahead, limit_mib, latency_s):
+                return []
+            if self._to_suspend(ahead, limit_mib - growth_mib, latency_s):
+                return []
         for run in chosen:
             self._running.suspend(run, now_s)
         return [
@@ -89,16 +85,28 @@ class Brake:
                 at_s=now_s,
                 phase_id=run.phase.phase_id,
                 held_mib=round(run.rss_mib, 1),
-                headroom_mib=round(headroom_mib, 1),
-                growth_mib_s=growth_mib_s,
+                left_mib=round(left_mib, 1),
+                growth_mib_s=round(growth_mib / latency_s, 1),
             )
             for run in chosen
         ]
 
-    def resume(self, *, headroom_mib: float, latency_s: float, now_s: float) -> list[Resume]:
+    def _to_suspend(self, ahead: dict[int, Steps], limit_mib: float, latency_s: float) -> list[Running]:
+        """The fewest that will do; none where no safe order exists."""
+        at_work = [run for run in self._running.values() if run.suspended_at_s is None]
+        may_stand = [run for run in at_work if run.phase.phase_id not in self._refused]
+        to_take = sorted(may_stand, key=lambda run: run.rss_mib - run.expected_mib)
+        for count in range(1, min(MOST_AT_ONCE, len(at_work) - 1) + 1):
+            chosen = to_take[:count]
+            work = [run for run in at_work if run not in chosen]
+            if self._is_safe(work, [*self._running.suspended, *chosen], ahead, limit_mib, latency_s):
+                return chosen
+        return []
+
+    def resume(self, *, left_mib: float, latency_s: float, now_s: float) -> list[Resume]:
         """Let those go on that fit again, the oldest first."""
         stand = list(self._running.suspended)
-        limit_mib = sum(run.rss_mib for run in self._running.values()) + headroom_mib
+        limit_mib = sum(run.rss_mib for run in self._running.values()) + left_mib
         ahead = {run.phase.phase_id: self._ahead(run, now_s) for run in self._running.values()}
         resumed: list[Resume] = []
         for run in list(stand):

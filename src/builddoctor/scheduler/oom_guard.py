@@ -32,6 +32,9 @@ FREEING_S_PER_GIB = 0.08
 DANGER_SHARE = 0.3
 """Below this share of the reserve, headroom is no longer left to chance."""
 
+NEAR = 6.0
+"""What is left is looked at ahead when so many times that would be taken before an end frees memory."""
+
 LEAST_WORTH_MIB = 32.0
 """Ending a phase that holds less would lose its work for no memory: something else has it."""
 
@@ -89,9 +92,11 @@ class OomGuard:
         growth_mib = sum([run.growth_within_mib(latency_s) for run in self._growing.values()])
         least_mib = DANGER_SHARE * sample.reserve_mib
         left_mib, danger_mib = headroom_mib - least_mib, max(least_mib, growth_mib)
-        if left_mib < growth_mib and stall is None:
+        if left_mib < NEAR * growth_mib and stall is None:
             # Before it comes to that: what stands still frees nothing.
-            suspended = self._brake.suspend(headroom_mib=left_mib, latency_s=latency_s, now_s=sample.at_s)
+            suspended = self._brake.suspend(
+                left_mib=left_mib, growth_mib=growth_mib, latency_s=latency_s, now_s=sample.at_s
+            )
             if suspended:
                 return [*overdrawn, *suspended]
         if headroom_mib >= danger_mib:
@@ -110,17 +115,17 @@ class OomGuard:
         )
         return [kill]
 
-    def _let_go(self, latency_s: float, headroom_mib: float, now_s: float, *, others_wait: bool) -> list[Decision]:
+    def _let_go(self, latency_s: float, left_mib: float, now_s: float, *, others_wait: bool) -> list[Decision]:
         """Memory is there: what stands goes on where it fits, or is ended where nothing gets on."""
         if not self._brake.on:
             return []
-        if resumed := self._brake.resume(headroom_mib=headroom_mib, latency_s=latency_s, now_s=now_s):
+        if resumed := self._brake.resume(left_mib=left_mib, latency_s=latency_s, now_s=now_s):
             return [*resumed]
         if (run := self._brake.stuck(now_s, others_wait=others_wait)) is None:
             return []
         phase_id = run.phase.phase_id
         self._running.kill(phase_id)
-        return [Kill(at_s=now_s, phase_id=phase_id, reason=KillReason.STOOD, headroom_mib=round(headroom_mib, 1))]
+        return [Kill(at_s=now_s, phase_id=phase_id, reason=KillReason.STOOD, headroom_mib=round(left_mib, 1))]
 
     def give_way(
         self, reason: KillReason, *, headroom_mib: float, danger_mib: float, least_mib: float, now_s: float

@@ -222,7 +222,7 @@ def _requeue_words(seen: Happening, event: Requeue) -> str:
 
 def _sentence(seen: Happening, event: Suspend | Resume | Pause | Continue | Warn) -> str:
     if isinstance(event, Suspend):
-        held, free = format_mib(event.held_mib), format_mib(event.headroom_mib)
+        held, free = format_mib(event.held_mib), format_mib(event.left_mib)
         return f"stops {seen.phase_name} for a while at {held}: {free} free, and others can end first"
     if isinstance(event, Resume):
         return f"continues {seen.phase_name} after {event.stood_s:.0f} s: {RESUME_WORDS[event.reason]}"
