@@ -26,6 +26,7 @@ MOST_STOOD_S = 60.0
 """If no phase has ended for so long, one of those that stand is."""
 
 MOST_AT_ONCE = 8
+"""Phases that are suspended together at most: with each try all that run are added up."""
 
 ROOM = 2.0
 """One goes on when there is room for what all take on within so many times what it takes to end one; else it would be
@@ -69,15 +70,13 @@ class Brake:
         runs = list(self._running.values())
         limit_mib = sum(run.rss_mib for run in runs) + left_mib
         ahead = {run.phase.phase_id: self._ahead(run, now_s) for run in runs}
-        chosen = self._to_suspend(ahead, limit_mib, latency_s)
-        if not chosen:
-            return []
         if left_mib >= growth_mib:
             at_work = [run for run in runs if run.suspended_at_s is None]
             if self._is_safe(at_work, self._running.suspended, ahead, limit_mib, latency_s):
                 return []
             if self._to_suspend(ahead, limit_mib - growth_mib, latency_s):
                 return []
+        chosen = self._to_suspend(ahead, limit_mib, latency_s)
         for run in chosen:
             self._running.suspend(run, now_s)
         return [

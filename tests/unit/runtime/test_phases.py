@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -27,6 +28,10 @@ class Recorder:
 
     def kill(self) -> None:
         self._signalled.append(self.pid)
+
+    def send(self, number: signal.Signals) -> bool:
+        self._signalled.append(self.pid if number is signal.SIGSTOP else -self.pid)
+        return True
 
     def close(self) -> None:
         pass
@@ -123,6 +128,55 @@ def test_a_phase_that_runs_again_begins_without_what_its_last_run_took() -> None
         return live.peak_mib
 
     assert asyncio.run(again()) == 300
+
+
+# -- standing still ------------------------------------------------------------------------------------------------
+
+
+def test_a_tool_is_stopped_before_its_children_and_goes_on_after_them(signalled: list[int]) -> None:
+    """It starts no more of them meanwhile, and may wait for them. How long it stood is known."""
+
+    async def run() -> float:
+        system = family()
+        live = LivePhase(phase(), gate_pid=GATE, trusted=True)
+        live.tool_started(TOOL, system, Processes(system), 4096)
+        assert live.suspend(Processes(system), 10.0)
+        live.resume(12.5)
+        return live.stood_s
+
+    assert asyncio.run(run()) == 2.5
+    assert signalled == [TOOL, CHILD, GRANDCHILD, -CHILD, -GRANDCHILD, -TOOL]
+
+
+def test_a_tool_whose_gate_is_gone_does_not_stay_stopped(signalled: list[int]) -> None:
+    """Nobody would let it go on."""
+
+    async def run() -> None:
+        system = family()
+        live = LivePhase(phase(), gate_pid=GATE, trusted=True)
+        live.tool_started(TOOL, system, Processes(system), 4096)
+        assert live.suspend(Processes(system), 10.0)
+        live.tool_gone()
+
+    asyncio.run(run())
+    assert signalled[-1] == -TOOL
+
+
+def test_only_a_tool_that_is_there_is_stopped(signalled: list[int]) -> None:
+    """Its number may be another's, or nobody vouches for its gate; and none is stopped twice."""
+
+    async def run() -> list[bool]:
+        system = family()
+        ours = LivePhase(phase(), gate_pid=GATE, trusted=True)
+        foreign = LivePhase(phase(), gate_pid=GATE, trusted=False)
+        for live in (ours, foreign):
+            live.tool_started(TOOL, system, Processes(system), 4096)
+        found = [each.suspend(Processes(system), 1.0) for each in (foreign, ours, ours)]
+        ours.resume(2.0)
+        system.files.update(process(TOOL, 1, start=9999))
+        return [*found, ours.suspend(Processes(system), 3.0)]
+
+    assert asyncio.run(run()) == [False, True, False, False]
 
 
 # -- resting ---------------------------------------------------------------------------------------------------

@@ -84,8 +84,9 @@ def test_the_report_is_the_same(name: str) -> None:
         # Newer than these traces.
         assert now["summary"].pop("left_s") is None
         assert (now["summary"].pop("stored"), now["summary"].pop("stored_s")) == (0, 0.0)
+        assert now["summary"].pop("suspended") == 0
     for row in (row for unit in now["units"] for row in unit["phases"]):
-        assert all(run.pop("elsewhere") is None for run in row["attempts"])
+        assert all((run.pop("elsewhere"), run.pop("stood_s")) == (None, 0.0) for run in row["attempts"])
     for each in (now, then):
         each["given_up"] = [row["phase_id"] for row in each["given_up"]]
         each["commands"], each["kept"] = len(each["commands"]), len(each["kept"])
