@@ -42,7 +42,8 @@ def begun(program: Program, group: MemoryCgroup, *, ends: bool = True) -> subpro
     (program.folder / "never").touch()
     known = program.supervised("sh", "-c", BOTH, options=options)
     assert group.run(known, cwd=program.folder, env=program.env).returncode == 0
-    for name in ("go", "never", "one", "two", program.trace_file):
+    program.trace_file.unlink()
+    for name in ("go", "never", "one", "two"):
         (program.folder / name).unlink()
     process = program.start(group.wrapped(program.supervised("sh", "-c", BOTH, options=options)))
     program.await_record(Status, process, ours_mib=lambda held_mib: held_mib >= 2 * GO_MIB)

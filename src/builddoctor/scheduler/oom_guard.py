@@ -92,8 +92,8 @@ class OomGuard:
         growth_mib = sum([run.growth_within_mib(latency_s) for run in self._growing.values()])
         least_mib = DANGER_SHARE * sample.reserve_mib
         left_mib, danger_mib = headroom_mib - least_mib, max(least_mib, growth_mib)
-        if left_mib < NEAR * growth_mib and stall is None:
-            # Before it comes to that: what stands still frees nothing.
+        if left_mib < NEAR * growth_mib and stall is None and not self._suspects():
+            # Before it comes to that: what stands still frees nothing. What grows for ever is no better for it.
             suspended = self._brake.suspend(
                 left_mib=left_mib, growth_mib=growth_mib, latency_s=latency_s, now_s=sample.at_s
             )
@@ -167,15 +167,20 @@ class OomGuard:
                     phase_id, rss_mib=rss_mib, cpu_s=cpu_s.get(phase_id), budget_mib=budget_mib, now_s=now_s
                 )
 
+    def _suspects(self) -> frozenset[int]:
+        """Phases that are not as was expected of them, and the ones to end."""
+        strange = (each for each in self._runaways.suspects if self._runaways.is_strange(each))
+        return frozenset([*strange, *(phase_id for phase_id, run in self._running.items() if _stands_out(run))])
+
     def _victim(self, needed_mib: float, now_s: float) -> int | None:
-        suspects = {each for each in self._runaways.suspects if self._runaways.is_strange(each)}
+        suspects = self._suspects()
         victim = choose_victim(
             [
                 Candidate(
                     phase_id=phase_id,
                     rss_mib=run.rss_mib,
                     age_s=run.ran_s(now_s),
-                    suspect=phase_id in suspects or _stands_out(run),
+                    suspect=phase_id in suspects,
                     redoable=run.phase.redoable,
                 )
                 for phase_id, run in self._running.items()
