@@ -91,9 +91,9 @@ class Brake:
         ]
 
     def _to_suspend(self, ahead: dict[int, Steps], limit_mib: float, latency_s: float) -> list[Running]:
-        """The fewest that will do; none where no safe order exists."""
+        """The fewest that will do; none where no safe order exists. What holds nothing may have no process yet."""
         at_work = [run for run in self._running.values() if run.suspended_at_s is None]
-        may_stand = [run for run in at_work if run.phase.phase_id not in self._refused]
+        may_stand = [run for run in at_work if run.rss_mib > 0 and run.phase.phase_id not in self._refused]
         to_take = sorted(may_stand, key=lambda run: run.rss_mib - run.expected_mib)
         for count in range(1, min(MOST_AT_ONCE, len(at_work) - 1) + 1):
             chosen = to_take[:count]
