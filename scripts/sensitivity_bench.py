@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 MODULES = (
-    *(f"scheduler.{each}" for each in ("admission", "build_order", "forecast", "oom_guard", "running_set")),
-    *(f"scheduler.{each}" for each in ("scheduler", "unit_release", "wait_queue")),
+    *(f"scheduler.{each}" for each in ("admission", "brake", "build_order", "forecast", "oom_guard")),
+    *(f"scheduler.{each}" for each in ("running_set", "scheduler", "unit_release", "wait_queue")),
     *(
         f"estimation.{each}"
         for each in ("error_model", "estimator", "features", "growth", "past", "priors", "run_time")

@@ -62,8 +62,9 @@ class Brake:
             self._refused.add(phase_id)
 
     def suspend(self, *, left_mib: float, growth_mib: float, latency_s: float, now_s: float) -> list[Suspend]:
-        """Suspend as few as will do, those first that have most still to take; none where no safe order exists, or
-        where there is still time: what is expected of all fits, or there will be such an order at the next look, too.
+        """Suspend as few as will do, those first that take most, by what is expected and by how they grow. None where no
+        safe order exists, or where there is still time: what is expected of all fits, or there will be such an order at
+        the next look, too.
 
         ``growth_mib``: what all may take on within ``latency_s``, from deciding to end one to its memory being back.
         """
@@ -94,7 +95,11 @@ class Brake:
         """The fewest that will do; none where no safe order exists. What holds nothing may have no process yet."""
         at_work = [run for run in self._running.values() if run.suspended_at_s is None]
         may_stand = [run for run in at_work if run.rss_mib > 0 and run.phase.phase_id not in self._refused]
-        to_take = sorted(may_stand, key=lambda run: run.rss_mib - run.expected_mib)
+        takes_mib = {
+            run.phase.phase_id: run.expected_mib - run.rss_mib + run.growth_within_mib(latency_s) for run in at_work
+        }
+        # Of those that take alike the youngest.
+        to_take = sorted(may_stand, key=lambda run: (takes_mib[run.phase.phase_id], run.admitted_at_s), reverse=True)
         for count in range(1, min(MOST_AT_ONCE, len(at_work) - 1) + 1):
             chosen = to_take[:count]
             work = [run for run in at_work if run not in chosen]
