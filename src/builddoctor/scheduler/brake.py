@@ -62,9 +62,9 @@ class Brake:
             self._refused.add(phase_id)
 
     def suspend(self, *, left_mib: float, growth_mib: float, latency_s: float, now_s: float) -> list[Suspend]:
-        """Suspend as few as will do, those first that take most, by what is expected and by how they grow. None where no
-        safe order exists, or where there is still time: what is expected of all fits, or there will be such an order at
-        the next look, too.
+        """Suspend as few as will do, those first that take most, by what is expected and by how they grow. None where
+        no safe order exists, or where there is still time: what is expected of all fits, or there will be such an order
+        at the next look, too.
 
         ``growth_mib``: what all may take on within ``latency_s``, from deciding to end one to its memory being back.
         """

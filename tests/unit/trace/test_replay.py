@@ -22,8 +22,9 @@ from unit.builders import asked, ended, header, sampled, summary
 
 SETTINGS = SchedulerSettings(slots=2, budget_mib=3000.0)
 REAL = Path(__file__).parents[2] / "data" / "traces"
-"""Builds on two cores: `examples/attention_kernels` by nvcc 13.0 in a memory cgroup of 2662 MiB, with one phase
-redone and others stopped for a while; a stand-in for cudafe++ that grows for ever (``tests/system/test_runaway.py``). Only paths were changed."""
+"""Builds on two cores: `examples/attention_kernels` by nvcc 13.0 in a memory cgroup of 2662 MiB, with one phase redone
+and others stopped for a while; a stand-in for cudafe++ that grows for ever (``tests/system/test_runaway.py``). Only
+paths were changed."""
 FACTS: Sequence[Fact] = (
     asked(1),
     asked(2),
