@@ -280,8 +280,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def cannot_be_stopped(self, data: st.DataObject) -> None:
         phase_id = self.pick(data, {each for each, run in self.world.running.items() if run.suspended})
-        self.world.running[phase_id].suspended = False
         self.feed(SuspendRefused(phase_id=phase_id))
+        assert not self.world.running[phase_id].suspended
 
     @precondition(lambda self: self.world.waiting)
     @rule(data=st.data())

@@ -455,6 +455,8 @@ class ResumeReason(Word):
     MEMORY_BACK = "memory-back"
     ALONE = "alone"
     """nothing else works"""
+    REFUSED = "refused"
+    """it could not be stopped"""
     BUILD_ENDS = "build-ends"
     UNSEEN = "unseen"
     """memory cannot be looked at any more"""

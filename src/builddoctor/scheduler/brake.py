@@ -55,11 +55,12 @@ class Brake:
         self._refused.discard(phase_id)
         self._ended_s = now_s
 
-    def refused(self, phase_id: int, now_s: float) -> None:
+    def refused(self, phase_id: int, now_s: float) -> list[Resume]:
         """It could not be stopped: it works, and is not tried again."""
-        if (run := self._running.get(phase_id)) is not None and run.suspended_at_s is not None:
-            self._running.resume(run, now_s)
-            self._refused.add(phase_id)
+        if (run := self._running.get(phase_id)) is None or run.suspended_at_s is None:
+            return []
+        self._refused.add(phase_id)
+        return [self._goes_on(run, ResumeReason.REFUSED, now_s)]
 
     def suspend(self, *, left_mib: float, growth_mib: float, latency_s: float, now_s: float) -> list[Suspend]:
         """Suspend as few as will do, those first that take most, by what is expected and by how they grow. None where

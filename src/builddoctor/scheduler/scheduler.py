@@ -793,8 +793,7 @@ class Scheduler:
         return []
 
     def _suspend_refused(self, event: SuspendRefused) -> list[Decision]:
-        self._brake.refused(event.phase_id, event.at_s)
-        return []
+        return list(self._brake.refused(event.phase_id, event.at_s))
 
     def _share_settled(self, event: ShareSettled) -> list[Decision]:
         """Used from the next sample, or the next end of a phase, on."""

@@ -77,6 +77,7 @@ HOLD_WORDS: Mapping[HoldReason, str] = {
 RESUME_WORDS: Mapping[ResumeReason, str] = {
     ResumeReason.MEMORY_BACK: "memory is back",
     ResumeReason.ALONE: "nothing else works",
+    ResumeReason.REFUSED: "it could not be stopped",
     ResumeReason.BUILD_ENDS: "the build ends",
     ResumeReason.UNSEEN: "memory cannot be looked at",
 }

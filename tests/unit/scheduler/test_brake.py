@@ -122,8 +122,9 @@ def test_one_that_stands_while_nothing_ends_is_ended_after_a_minute(others_wait:
 def test_one_that_could_not_be_stopped_works_and_is_not_tried_again() -> None:
     """Its gate is in another pid namespace, say."""
     scheduler, _ = grown()
-    handle(scheduler, SuspendRefused(phase_id=2), NEAR_S)
+    (resume,) = handle(scheduler, SuspendRefused(phase_id=2), NEAR_S)
     scheduler.check()
+    assert (resume.phase_id, resume.reason, resume.stood_s) == (2, ResumeReason.REFUSED, 0)
     decisions = look(scheduler, {1: 295, 2: 230}, 70, NEAR_S + 0.4)
     assert not [each for each in decisions if isinstance(each, Suspend) and each.phase_id == 2]
 
