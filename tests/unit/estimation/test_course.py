@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builddoctor.core.events import Resume, ResumeReason, Suspend
 from builddoctor.estimation.course import (
     LEAST_LOOKS,
     LEAST_MIB,
@@ -17,7 +18,9 @@ from builddoctor.estimation.course import (
     course_text,
     is_shape,
     together,
+    watch_courses,
 )
+from support.trace_events import sampled
 
 
 def watched(sizes: list[float], *, peak_mib: float, wall_s: float) -> tuple[tuple[float, float], ...]:
@@ -36,6 +39,20 @@ def test_a_phase_that_rises_and_falls() -> None:
     """Each step is what was held at most in it; the highest look counts as the peak."""
     found = watched([200.0, 800.0, 400.0, 400.0], peak_mib=1000.0, wall_s=8.0)
     assert found == ((0.25, 250.0), (0.75, 1000.0), (1.0, 500.0))
+
+
+def test_a_phase_that_stood_still_has_the_course_of_its_work() -> None:
+    """As if it had not: it held all the while what it held then."""
+    plain, stood, away_s = CourseWatch(0.0), CourseWatch(0.0), 30.0
+    for look in range(1, 11):
+        plain.looked(look, 100.0 * look)
+        stood.looked(look + (away_s if look > 4 else 0.0), 100.0 * look)
+        if look == 4:
+            watch_courses({7: stood}, Suspend(at_s=4.0, phase_id=7, held_mib=400.0, left_mib=0.0, growth_mib_s=0.0))
+            watch_courses({7: stood}, sampled(10.0, 7, 400.0))
+            resume = Resume(at_s=4.0 + away_s, phase_id=7, stood_s=away_s, reason=ResumeReason.ALONE)
+            watch_courses({7: stood}, resume)
+    assert stood.course(peak_mib=1000.0, wall_s=10.0) == plain.course(peak_mib=1000.0, wall_s=10.0)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.core.events import BuildEnded, BuildResult
+from builddoctor.core.events import BuildEnded, BuildResult, Resume, ResumeReason, Suspend
 from builddoctor.trace.analysis import fold
 from builddoctor.trace.board import board_state
 from builddoctor.trace.reader import TraceReader
@@ -80,6 +80,26 @@ def test_a_phase_that_ran_twice_is_one_row() -> None:
     (row,) = told.units[0].phases
     assert (row.requeues, row.peak_mib, row.outcome) == (1, 900, "ok")
     assert (row.wall_s, row.cpu_s, row.waited_s) == (10, 8, 5)
+
+
+def test_a_phase_that_stood_still_took_what_it_worked() -> None:
+    """The board says so meanwhile; then how long it stood is told beside its time."""
+    stands = Suspend(at_s=3.0, phase_id=1, held_mib=90.0, left_mib=10.0, growth_mib_s=20.0)
+    goes_on = Resume(at_s=5.5, phase_id=1, stood_s=2.5, reason=ResumeReason.MEMORY_BACK)
+    begun = (header(), unit("u1", "a.cu"), queued(1), admit(1), stands)
+    (row,) = board_state(fold(tr.events(*begun)), now_s=5.0).running
+    assert (row.suspended, row.running_s) == (True, 1.0)
+    (row,) = board_state(fold(tr.events(*begun, goes_on)), now_s=6.0).running
+    assert (row.suspended, row.running_s) == (False, 1.5)
+    state = fold(tr.events(*begun, goes_on, finish(1)))
+    (attempt,) = state.report().units[0].phases[0].attempts
+    assert (attempt.stood_s, attempt.wall_s) == (2.5, 5.0)
+    assert state.counts.suspended == 1
+    told = [each.text for each in state.report().events]
+    assert told == [
+        "stops cicc sm_90 of a.cu for a while at 90 MiB: 10 MiB free, and others can end first",
+        "continues cicc sm_90 of a.cu after 2 s: memory is back",
+    ]
 
 
 def test_how_many_run_at_once_is_counted() -> None:
