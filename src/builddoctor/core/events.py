@@ -449,12 +449,14 @@ class Suspend(Event, frozen=True, kw_only=True, tag="suspend"):
     """of all that worked"""
 
 
-class ResumeReason(Word):
-    """Why a phase that was suspended goes on."""
+class ContinueReason(Word):
+    """Why a phase or a process that was stopped goes on."""
 
     MEMORY_BACK = "memory-back"
-    ALONE = "alone"
-    """nothing else works"""
+    NOTHING_MOVES = "nothing-moves"
+    """nothing else makes progress"""
+    LONG_ENOUGH = "long-enough"
+    """timeouts around it go on counting"""
     REFUSED = "refused"
     """it could not be stopped"""
     BUILD_ENDS = "build-ends"
@@ -467,7 +469,7 @@ class Resume(Event, frozen=True, kw_only=True, tag="resume"):
 
     phase_id: Whole
     stood_s: Seconds
-    reason: ResumeReason
+    reason: ContinueReason
 
 
 class Requeue(Event, frozen=True, kw_only=True, tag="requeue"):
@@ -524,19 +526,6 @@ class Pause(Event, frozen=True, kw_only=True, tag="pause"):
 
     process: UngatedProcess
     free_mib: Mib
-
-
-class ContinueReason(Word):
-    """Why a process that was stopped goes on."""
-
-    MEMORY_BACK = "memory-back"
-    NOTHING_MOVES = "nothing-moves"
-    """nothing else makes progress"""
-    LONG_ENOUGH = "long-enough"
-    """timeouts around it go on counting"""
-    BUILD_ENDS = "build-ends"
-    UNSEEN = "unseen"
-    """memory cannot be looked at any more"""
 
 
 class Continue(Event, frozen=True, kw_only=True, tag="continue"):

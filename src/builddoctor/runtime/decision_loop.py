@@ -121,7 +121,10 @@ class DecisionLoop:
         if not self._blind:
             self._blind = True
             self._log.tell(f"memory cannot be watched ({error!r}): phases run one at a time now", warning=True)
+        # Whatever is decided: nothing stays stopped while nobody looks.
         self._ungated.release()
+        for live in self._phases.running:
+            live.resume(self._clock())
         self.decide(MemoryUnseen(at_s=self._log.at_s(), problem=repr(error)))
 
     def interrupt(self, signal: int | None) -> None:

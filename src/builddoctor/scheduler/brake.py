@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from builddoctor.core.events import Resume, ResumeReason, Suspend
+from builddoctor.core.events import ContinueReason, Resume, Suspend
 from builddoctor.scheduler.course_forecast import Steps, most_mib
 from builddoctor.scheduler.running_set import RISK_GROWING, Running, RunningSet
 
@@ -60,7 +60,7 @@ class Brake:
         if (run := self._running.get(phase_id)) is None or run.suspended_at_s is None:
             return []
         self._refused.add(phase_id)
-        return [self._goes_on(run, ResumeReason.REFUSED, now_s)]
+        return [self._goes_on(run, ContinueReason.REFUSED, now_s)]
 
     def suspend(self, *, left_mib: float, growth_mib: float, latency_s: float, now_s: float) -> list[Suspend]:
         """Suspend as few as will do, those first that take most, by what is expected and by how they grow. None where
@@ -120,7 +120,7 @@ class Brake:
             room_s = ROOM * latency_s
             due = run.suspended_at_s is not None and now_s - run.suspended_at_s >= LEAST_STOOD_S
             if due and self._is_safe([*at_work, run], others, ahead, limit_mib, room_s):
-                resumed.append(self._goes_on(run, ResumeReason.MEMORY_BACK, now_s))
+                resumed.append(self._goes_on(run, ContinueReason.MEMORY_BACK, now_s))
                 stand = others
         return resumed or self.first_alone(now_s)
 
@@ -129,9 +129,9 @@ class Brake:
         stand = self._running.suspended
         if not stand or len(stand) < len(self._running):
             return []
-        return [self._goes_on(stand[0], ResumeReason.ALONE, now_s)]
+        return [self._goes_on(stand[0], ContinueReason.NOTHING_MOVES, now_s)]
 
-    def release(self, reason: ResumeReason, now_s: float) -> list[Resume]:
+    def release(self, reason: ContinueReason, now_s: float) -> list[Resume]:
         """None stands any more."""
         return [self._goes_on(run, reason, now_s) for run in list(self._running.suspended)]
 
@@ -146,7 +146,7 @@ class Brake:
             return None
         return min(may_end, key=lambda run: run.ran_s(now_s))
 
-    def _goes_on(self, run: Running, reason: ResumeReason, now_s: float) -> Resume:
+    def _goes_on(self, run: Running, reason: ContinueReason, now_s: float) -> Resume:
         stood_s = round(run.stands_s(now_s), 3)
         self._running.resume(run, now_s)
         return Resume(at_s=now_s, phase_id=run.phase.phase_id, stood_s=stood_s, reason=reason)

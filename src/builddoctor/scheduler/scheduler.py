@@ -47,7 +47,6 @@ from builddoctor.core.events import (
     PressureSampled,
     Queue,
     Requeue,
-    ResumeReason,
     ShareSettled,
     Stall,
     SuspendRefused,
@@ -755,7 +754,7 @@ class Scheduler:
         """Nothing new starts beside what runs, until memory can be looked at."""
         self._budget_mib, self._ungated_share_mib = 0.0, math.inf
         continued: list[Decision] = list(self._ungated.end(ContinueReason.UNSEEN, event.at_s))
-        continued += self._brake.release(ResumeReason.UNSEEN, event.at_s)
+        continued += self._brake.release(ContinueReason.UNSEEN, event.at_s)
         return continued + self._admit(event.at_s)
 
     def _pressure_sampled(self, event: PressureSampled) -> list[Decision]:
@@ -805,7 +804,7 @@ class Scheduler:
     def _interrupt(self, event: Interrupted) -> list[Decision]:
         self._interrupted = True
         gone: list[Decision] = list(self._ungated.end(ContinueReason.BUILD_ENDS, event.at_s))
-        gone += self._brake.release(ResumeReason.BUILD_ENDS, event.at_s)
+        gone += self._brake.release(ContinueReason.BUILD_ENDS, event.at_s)
         if not self.starved:
             return gone
         for phase_id in self._running:

@@ -28,7 +28,6 @@ from builddoctor.core.events import (
     ReleaseUnit,
     Requeue,
     Resume,
-    ResumeReason,
     Rise,
     Stall,
     Status,
@@ -74,18 +73,11 @@ HOLD_WORDS: Mapping[HoldReason, str] = {
     HoldReason.FAILURE: "nothing: another unit failed, and ninja ends with that",
 }
 
-RESUME_WORDS: Mapping[ResumeReason, str] = {
-    ResumeReason.MEMORY_BACK: "memory is back",
-    ResumeReason.ALONE: "nothing else works",
-    ResumeReason.REFUSED: "it could not be stopped",
-    ResumeReason.BUILD_ENDS: "the build ends",
-    ResumeReason.UNSEEN: "memory cannot be looked at",
-}
-
 CONTINUE_WORDS: Mapping[ContinueReason, str] = {
     ContinueReason.MEMORY_BACK: "memory is back",
     ContinueReason.NOTHING_MOVES: "nothing else makes progress",
     ContinueReason.LONG_ENOUGH: "it was stopped for long enough",
+    ContinueReason.REFUSED: "it could not be stopped",
     ContinueReason.BUILD_ENDS: "the build ends",
     ContinueReason.UNSEEN: "memory cannot be looked at",
 }
@@ -226,7 +218,7 @@ def _sentence(seen: Happening, event: Suspend | Resume | Pause | Continue | Warn
         held, free = format_mib(event.held_mib), format_mib(event.left_mib)
         return f"stops {seen.phase_name} for a while at {held}: {free} free, and others can end first"
     if isinstance(event, Resume):
-        return f"continues {seen.phase_name} after {event.stood_s:.0f} s: {RESUME_WORDS[event.reason]}"
+        return f"continues {seen.phase_name} after {event.stood_s:.0f} s: {CONTINUE_WORDS[event.reason]}"
     if isinstance(event, Pause):
         held, free = format_mib(event.process.rss_mib), format_mib(event.free_mib)
         why = f"; {seen.remark}" if seen.remark else ""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builddoctor.core.events import Resume, ResumeReason, Suspend
+from builddoctor.core.events import ContinueReason, Resume, Suspend
 from builddoctor.estimation.course import (
     LEAST_LOOKS,
     LEAST_MIB,
@@ -50,7 +50,7 @@ def test_a_phase_that_stood_still_has_the_course_of_its_work() -> None:
         if look == 4:
             watch_courses({7: stood}, Suspend(at_s=4.0, phase_id=7, held_mib=400.0, left_mib=0.0, growth_mib_s=0.0))
             watch_courses({7: stood}, sampled(10.0, 7, 400.0))
-            resume = Resume(at_s=4.0 + away_s, phase_id=7, stood_s=away_s, reason=ResumeReason.ALONE)
+            resume = Resume(at_s=4.0 + away_s, phase_id=7, stood_s=away_s, reason=ContinueReason.NOTHING_MOVES)
             watch_courses({7: stood}, resume)
     assert stood.course(peak_mib=1000.0, wall_s=10.0) == plain.course(peak_mib=1000.0, wall_s=10.0)
 

@@ -6,6 +6,7 @@ import pytest
 
 from builddoctor.core.events import (
     Admit,
+    ContinueReason,
     Hold,
     HoldReason,
     Interrupted,
@@ -14,7 +15,6 @@ from builddoctor.core.events import (
     MemoryUnseen,
     Requeue,
     Resume,
-    ResumeReason,
     Suspend,
     SuspendRefused,
 )
@@ -90,7 +90,7 @@ def test_it_goes_on_when_there_is_room() -> None:
     assert look(scheduler, full, 80, NEAR_S + 0.5) == []
     assert look(scheduler, full, 80, NEAR_S + 1.1 * LEAST_STOOD_S) == []
     (resume,) = look(scheduler, full, 400, NEAR_S + 2 * LEAST_STOOD_S)
-    assert (resume.phase_id, resume.reason, resume.stood_s) == (2, ResumeReason.MEMORY_BACK, 2 * LEAST_STOOD_S)
+    assert (resume.phase_id, resume.reason, resume.stood_s) == (2, ContinueReason.MEMORY_BACK, 2 * LEAST_STOOD_S)
 
 
 def test_it_goes_on_at_once_when_nothing_else_works() -> None:
@@ -100,7 +100,7 @@ def test_it_goes_on_at_once_when_nothing_else_works() -> None:
     decisions = handle(scheduler, ended(1, peak_mib=300), NEAR_S + 0.2)
     scheduler.check()
     assert [(type(each), each.phase_id) for each in decisions] == [(Resume, 2), (Admit, 3)]
-    assert decisions[0].reason is ResumeReason.ALONE
+    assert decisions[0].reason is ContinueReason.NOTHING_MOVES
 
 
 @pytest.mark.parametrize("others_wait", [True, False])
@@ -124,7 +124,7 @@ def test_one_that_could_not_be_stopped_works_and_is_not_tried_again() -> None:
     scheduler, _ = grown()
     (resume,) = handle(scheduler, SuspendRefused(phase_id=2), NEAR_S)
     scheduler.check()
-    assert (resume.phase_id, resume.reason, resume.stood_s) == (2, ResumeReason.REFUSED, 0)
+    assert (resume.phase_id, resume.reason, resume.stood_s) == (2, ContinueReason.REFUSED, 0)
     decisions = look(scheduler, {1: 295, 2: 230}, 70, NEAR_S + 0.4)
     assert not [each for each in decisions if isinstance(each, Suspend) and each.phase_id == 2]
 
@@ -133,7 +133,7 @@ def test_none_stays_stopped_when_the_build_ends_or_memory_is_not_seen() -> None:
     """Nobody would let it go on."""
     scheduler, _ = grown()
     (resume,) = [each for each in handle(scheduler, Interrupted(), NEAR_S + 1) if isinstance(each, Resume)]
-    assert (resume.phase_id, resume.reason) == (2, ResumeReason.BUILD_ENDS)
+    assert (resume.phase_id, resume.reason) == (2, ContinueReason.BUILD_ENDS)
     scheduler, _ = grown()
     (resume,) = handle(scheduler, MemoryUnseen(problem="gone"), NEAR_S + 1)
-    assert (resume.phase_id, resume.reason) == (2, ResumeReason.UNSEEN)
+    assert (resume.phase_id, resume.reason) == (2, ContinueReason.UNSEEN)

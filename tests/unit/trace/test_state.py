@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.core.events import BuildEnded, BuildResult, Resume, ResumeReason, Suspend
+from builddoctor.core.events import BuildEnded, BuildResult, ContinueReason, Resume, Suspend
 from builddoctor.trace.analysis import fold
 from builddoctor.trace.board import board_state
 from builddoctor.trace.reader import TraceReader
@@ -85,7 +85,7 @@ def test_a_phase_that_ran_twice_is_one_row() -> None:
 def test_a_phase_that_stood_still_took_what_it_worked() -> None:
     """The board says so meanwhile; then how long it stood is told beside its time."""
     stands = Suspend(at_s=3.0, phase_id=1, held_mib=90.0, left_mib=10.0, growth_mib_s=20.0)
-    goes_on = Resume(at_s=5.5, phase_id=1, stood_s=2.5, reason=ResumeReason.MEMORY_BACK)
+    goes_on = Resume(at_s=5.5, phase_id=1, stood_s=2.5, reason=ContinueReason.MEMORY_BACK)
     begun = (header(), unit("u1", "a.cu"), queued(1), admit(1), stands)
     (row,) = board_state(fold(tr.events(*begun)), now_s=5.0).running
     assert (row.suspended, row.running_s) == (True, 1.0)
