@@ -27,7 +27,7 @@ from builddoctor.estimation.features import Done
 from builddoctor.estimation.priors import SHIPPED
 from builddoctor.recipes.match import TOOLS, RecipePast, Wanted
 from builddoctor.recipes.measured_phases import MeasuredPhase, recipe_of_rows
-from builddoctor.scheduler.course_forecast import by_course
+from builddoctor.scheduler.course_forecast import by_course, with_slack
 from support.measured_rows import Rows, read_rows
 
 FITTED_TO = ("transformer-engine", "attention-kernels")
@@ -260,7 +260,8 @@ def _course_row(name: str, pairs: Sequence[Pair]) -> str:
     held = at_peak = by_its_course = beyond_s = all_s = 0.0
     for then, now in pairs:
         truth, wall_s = course_of_text(now.course), now.cpu_s
-        said = by_course(course_of_text(then.course), now_mib=0.0, peak_mib=1.0, elapsed_s=0.0, wall_s=wall_s)
+        course = with_slack(course_of_text(then.course), wall_s)
+        said = by_course(course, now_mib=0.0, peak_mib=1.0, elapsed_s=0.0, wall_s=wall_s)
         told = tuple((until_s / wall_s, share) for until_s, share in said)
         held += now.peak_mib * wall_s * _area(truth)
         at_peak += now.peak_mib * wall_s

@@ -12,7 +12,7 @@ course says of now.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 
@@ -36,23 +36,31 @@ Steps = Sequence[tuple[float, float]]
 """One phase from now on: (until then, in seconds from now; MiB at most), ascending. It ends with the last."""
 
 
-def by_course(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float, wall_s: float) -> Steps:
-    """Of a phase with this course, in shares of its peak, that has run for ``elapsed_s`` and holds ``now_mib``."""
-    off_s = OFF_SHARE * wall_s + OFF_S
-    left: list[tuple[float, float]] = []
+def with_slack(course: Course, wall_s: float) -> Course:
+    """The course of a phase that is expected to take ``wall_s``, earlier up and later down; it ends as late."""
+    if not course:
+        return ()
+    off = OFF_SHARE + OFF_S / max(wall_s, OFF_S)
+    found: list[tuple[float, float]] = []
     for (until, share), (_, after) in pairwise(course):
-        turn_s = until * wall_s - elapsed_s + (off_s if after < share else -off_s)
-        if turn_s <= 0.0 and not left:
-            continue
-        mib, after_mib = share * peak_mib, after * peak_mib
+        turn, most = until + (off if after < share else -off), share
         # What is higher begins early, in the place of what is lower before it.
-        while left and after_mib > left[-1][1] and turn_s < left[-1][0]:
-            mib = max(mib, left.pop()[1])
-        if turn_s > (left[-1][0] if left else 0.0):
-            left.append((turn_s, mib))
-    end_s = max(wall_s - elapsed_s + off_s, LEAST_LEFT * wall_s, OFF_S)
-    left.append((end_s, course[-1][1] * peak_mib))
-    return _at_least(left, now_mib, off_s)
+        while found and after > found[-1][1] and turn < found[-1][0]:
+            most = max(most, found.pop()[1])
+        if turn > (found[-1][0] if found else 0.0):
+            found.append((turn, most))
+    return (*found, (1.0 + off, course[-1][1]))
+
+
+def by_course(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float, wall_s: float) -> Steps:
+    """Of a phase with this course (``with_slack``), in shares of its peak, that has run for ``elapsed_s`` and holds
+    ``now_mib``."""
+    at = bisect_right(course, elapsed_s / max(wall_s, OFF_S), key=_until)
+    steps = [(until * wall_s - elapsed_s, share * peak_mib) for until, share in course[at:]]
+    until, share = course[-1]
+    end_s = max(until * wall_s - elapsed_s, LEAST_LEFT * wall_s, OFF_S)
+    steps[-1:] = [(end_s, share * peak_mib)]
+    return _at_least(steps, now_mib, OFF_SHARE * wall_s + OFF_S)
 
 
 def by_growth(*, now_mib: float, full_mib: float, full_s: float, end_s: float) -> Steps:
@@ -67,7 +75,8 @@ def by_growth(*, now_mib: float, full_mib: float, full_s: float, end_s: float) -
 def ahead(
     course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float, wall_s: float, full_after: float
 ) -> Steps:
-    """By its course, or without one by growth until it has run for this share (``full_after``) of its time."""
+    """By its course (``with_slack``), or without one by growth until it has run for this share (``full_after``) of its
+    time."""
     if course:
         return by_course(course, now_mib=now_mib, peak_mib=peak_mib, elapsed_s=elapsed_s, wall_s=wall_s)
     return by_growth(
@@ -142,6 +151,10 @@ class CourseForecasts:
         self._changes_mib = [change_mib for _, change_mib in changes]
         self._held_mib = sum([each.steps[0][1] for each in self._running])
         self._kept, self._forecast = 0, None
+
+
+def _until(step: tuple[float, float]) -> float:
+    return step[0]
 
 
 def _urgent_first(outlook: Outlook) -> float:

@@ -58,7 +58,7 @@ class Running(msgspec.Struct):
     budget_mib: float
     """the budget when it was admitted"""
     course: Course = ()
-    """what it will hold while it runs, in shares of its peak; empty where that is not known"""
+    """what it will hold while it runs, in shares of its peak, with slack; empty where that is not known"""
     left_after_s: float = 0.0
     """what its unit has still to do after it"""
     next_mib: float = 0.0

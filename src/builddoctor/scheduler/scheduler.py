@@ -59,6 +59,7 @@ from builddoctor.core.events import (
     Warn,
     WarningKind,
 )
+from builddoctor.core.past import Course
 from builddoctor.core.phase import STORE, THRIFTY_TOOLS, Estimate, ExpectedPhase, Outcome, Phase, PhaseKind, Unit
 from builddoctor.core.settings import SchedulerSettings
 from builddoctor.core.verdict import Verdict
@@ -69,7 +70,7 @@ from builddoctor.scheduler.admission import Admission
 from builddoctor.scheduler.brake import Brake
 from builddoctor.scheduler.budget import budget_mib
 from builddoctor.scheduler.build_order import BuildOrder, rest_of_units, whole_s, worth_a_search
-from builddoctor.scheduler.course_forecast import Steps, ahead
+from builddoctor.scheduler.course_forecast import Steps, ahead, with_slack
 from builddoctor.scheduler.deadline import Deadline
 from builddoctor.scheduler.first_failure import FirstFailures
 from builddoctor.scheduler.nodes import Away, Nodes
@@ -487,7 +488,7 @@ class Scheduler:
             estimate=estimate,
             asked_at_s=asked_at_s,
             queued_at_s=now_s,
-            course=self._estimator.course(phase),
+            course=self._course(phase),
             solo=solo,
             doubtful=self._is_doubtful(phase.unit_id, estimate),
         )
@@ -515,7 +516,7 @@ class Scheduler:
         self._excused.pop(phase_id, None)
 
     def _wait(self, phase: Phase, estimate: Estimate, now_s: float, *, solo: bool = False) -> Waiting:
-        course = self._estimator.course(phase)
+        course = self._course(phase)
         self._courses_known = self._courses_known or bool(course)
         waiting = Waiting(
             phase=phase,
@@ -529,6 +530,9 @@ class Scheduler:
         )
         self._waiting.add(waiting)
         return waiting
+
+    def _course(self, phase: Phase) -> Course:
+        return with_slack(self._estimator.course(phase), self._estimator.wall_s(phase))
 
     # -- other machines ----------------------------------------------------------------------------------------
 

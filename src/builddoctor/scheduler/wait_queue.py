@@ -41,7 +41,7 @@ class Waiting(msgspec.Struct):
     solo: bool = False
     """it must run alone"""
     course: Course = ()
-    """what it will hold while it runs, in shares of its peak; empty where that is not known"""
+    """what it will hold while it runs, in shares of its peak, with slack; empty where that is not known"""
     short: bool = False
     """its own time is expected to be short"""
     doubtful: bool = False

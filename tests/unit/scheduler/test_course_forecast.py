@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builddoctor.core.past import Course
 from builddoctor.scheduler.course_forecast import (
     LEAST_LEFT,
     OFF_S,
@@ -18,41 +19,48 @@ from builddoctor.scheduler.course_forecast import (
     Steps,
     by_course,
     by_growth,
+    with_slack,
 )
 
 HILL = ((0.3, 0.4), (0.6, 1.0), (1.0, 0.5))
 OFF_OF_100_S = OFF_SHARE * 100.0 + OFF_S
 
 
+def steps_of(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float) -> Steps:
+    """Of a phase of 100 s."""
+    slack = with_slack(course, 100.0)
+    return by_course(slack, now_mib=now_mib, peak_mib=peak_mib, elapsed_s=elapsed_s, wall_s=100.0)
+
+
 def test_a_course_rises_early_and_falls_late() -> None:
     """By what its time is uncertain; so does its end."""
-    steps = by_course(HILL, now_mib=0.0, peak_mib=1000.0, elapsed_s=0.0, wall_s=100.0)
+    steps = steps_of(HILL, now_mib=0.0, peak_mib=1000.0, elapsed_s=0.0)
     assert [mib for _, mib in steps] == [400.0, 1000.0, 500.0]
     assert [until for until, _ in steps] == pytest.approx([30 - OFF_OF_100_S, 60 + OFF_OF_100_S, 100 + OFF_OF_100_S])
 
 
 def test_what_is_behind_a_phase_is_gone() -> None:
     """70 s of 100: only the last step is left."""
-    steps = by_course(HILL, now_mib=500.0, peak_mib=1000.0, elapsed_s=70.0, wall_s=100.0)
+    steps = steps_of(HILL, now_mib=500.0, peak_mib=1000.0, elapsed_s=70.0)
     assert steps == [(pytest.approx(30 + OFF_OF_100_S), 500.0)]
 
 
 def test_what_is_held_now_stays_for_a_while() -> None:
     """The course says 500 MiB, and 900 were seen: it is late."""
-    steps = by_course(HILL, now_mib=900.0, peak_mib=1000.0, elapsed_s=70.0, wall_s=100.0)
+    steps = steps_of(HILL, now_mib=900.0, peak_mib=1000.0, elapsed_s=70.0)
     assert steps == [(pytest.approx(OFF_OF_100_S), 900.0), (pytest.approx(30 + OFF_OF_100_S), 500.0)]
 
 
 def test_a_phase_is_never_almost_done() -> None:
     """What takes longer than expected takes long."""
-    steps = by_course(HILL, now_mib=500.0, peak_mib=1000.0, elapsed_s=400.0, wall_s=100.0)
+    steps = steps_of(HILL, now_mib=500.0, peak_mib=1000.0, elapsed_s=400.0)
     assert steps[-1][0] == pytest.approx(LEAST_LEFT * 100)
 
 
 def test_a_dip_that_is_no_longer_than_times_are_uncertain_is_none() -> None:
     """Late from the first height, early to the second: the higher of both all along."""
     dip = ((0.50, 0.8), (0.52, 0.1), (1.0, 1.0))
-    steps = by_course(dip, now_mib=0.0, peak_mib=1000.0, elapsed_s=0.0, wall_s=100.0)
+    steps = steps_of(dip, now_mib=0.0, peak_mib=1000.0, elapsed_s=0.0)
     assert [mib for _, mib in steps] == [800.0, 1000.0]
     assert steps[0][0] == pytest.approx(52 - OFF_OF_100_S)
 
@@ -75,7 +83,7 @@ def test_within_the_slack_nothing_lies_above_the_steps(
 ) -> None:
     """A phase that is ahead of its course or behind it by up to the slack holds no more than was forecast."""
     wall_s, off_s = 100.0, OFF_SHARE * 100.0 + OFF_S
-    steps = by_course(course, now_mib=0.0, peak_mib=1.0, elapsed_s=elapsed * wall_s, wall_s=wall_s)
+    steps = steps_of(course, now_mib=0.0, peak_mib=1.0, elapsed_s=elapsed * wall_s)
     ends = [until for until, _ in steps]
     assert ends == sorted(ends)
     for moment in range(1, 100):
