@@ -20,15 +20,16 @@ from shipped_recipes import NOT_BUILT, TE_100, as_kin, make, nearest_kin
 from shipped_recipes import SHIPPED as RECIPES
 
 from builddoctor.core.past import Course, PastUnit, UnitKey
-from builddoctor.core.phase import Phase, PhaseKind
+from builddoctor.core.phase import Phase, PhaseKind, kind_words
 from builddoctor.core.recipe import Fingerprint, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
-from builddoctor.estimation.course import course_of_text
+from builddoctor.estimation.course import course_of_text, course_text
 from builddoctor.estimation.features import Done
 from builddoctor.estimation.priors import SHIPPED
 from builddoctor.recipes.match import TOOLS, RecipePast, Wanted
 from builddoctor.recipes.measured_phases import MeasuredPhase, recipe_of_rows
-from builddoctor.scheduler.course_forecast import by_course, with_slack
+from builddoctor.scheduler.course_forecast import ahead, with_slack
 from support.measured_rows import Rows, read_rows
+from support.usual_courses import ByProject, measured_projects, usual_courses
 
 FITTED_TO = ("transformer-engine", "attention-kernels")
 BEYOND = 0.05
@@ -137,7 +138,7 @@ def nearness() -> list[str]:
         "\nCourses: what is held, as the nearest phase held it, beside what was held (from 150 MiB and 0.8 s on, by",
         f"time and memory); and the time in which more was held than that by {BEYOND:.0%} of the peak or more.\n",
         *COURSES_HEAD,
-        *_courses(builds, versions),
+        *_courses(builds, versions, folder),
         f"\nSamples: of projects that were measured whole, with at least {LEAST_UNITS} CUDA units, {SAMPLES} samples",
         "of a quarter of these; what is derived of the other units, by the rules of the recipes, beside what they",
         f"took: peaks of cicc, ptxas and host code from {LEAST_MIB:.0f} MiB on, and the time of a unit in all three.\n",
@@ -170,7 +171,7 @@ def _peaks(
         yield row(f"{after.name} by {before.project.version}", scores)
 
 
-def _courses(builds: Sequence[Measured], versions: Sequence[tuple[Recipe, Measured]]) -> Iterator[str]:
+def _courses(builds: Sequence[Measured], versions: Sequence[tuple[Recipe, Measured]], folder: Path) -> Iterator[str]:
     both = [(build.only(then), build.only(now)) for build in builds for then, now in _pairs(build)]
     archs = [(then, now) for pair in both for then, now in _alike(pair[0].recipe(), pair[1]) if now.arch]
     kin = [pair for build in builds for pair in _by_kin(build)]
@@ -178,6 +179,9 @@ def _courses(builds: Sequence[Measured], versions: Sequence[tuple[Recipe, Measur
     for before, after in versions:
         yield _course_row(f"the same phase, of {after.name} by {before.project.version}", list(_alike(before, after)))
     yield _course_row("the same phase of the unit's nearest kin", kin)
+    for kind in (PhaseKind.PREPROCESS, PhaseKind.CUDAFE, PhaseKind.CICC, PhaseKind.PTXAS, PhaseKind.HOST):
+        name = f"what is usual for {kind_words(kind)}, by all other projects"
+        yield _course_row(name, list(_by_usual(builds, measured_projects(folder), kind)))
 
 
 def _samples(builds: Sequence[Measured]) -> Iterator[str]:
@@ -256,12 +260,20 @@ def _same_phases(then: Iterable[PhaseFigures], now: Iterable[PhaseFigures]) -> I
     return ((largest[kind], phase) for kind, phase in ours.items() if kind in largest)
 
 
+def _by_usual(builds: Sequence[Measured], projects: ByProject, kind: PhaseKind) -> Iterator[Pair]:
+    for build in builds:
+        course = course_text(usual_courses(projects, without=build.project.name)[kind])
+        for phase in (each for unit in build.recipe().units for each in unit.phases):
+            if phase.kind is kind and phase.course:
+                yield msgspec.structs.replace(phase, course=course), phase
+
+
 def _course_row(name: str, pairs: Sequence[Pair]) -> str:
     held = at_peak = by_its_course = beyond_s = all_s = 0.0
     for then, now in pairs:
         truth, wall_s = course_of_text(now.course), now.cpu_s
         course = with_slack(course_of_text(then.course), wall_s)
-        said = by_course(course, now_mib=0.0, peak_mib=1.0, elapsed_s=0.0, wall_s=wall_s)
+        said = ahead(course, now_mib=0.0, peak_mib=1.0, elapsed_s=0.0, wall_s=wall_s)
         told = tuple((until_s / wall_s, share) for until_s, share in said)
         held += now.peak_mib * wall_s * _area(truth)
         at_peak += now.peak_mib * wall_s

@@ -58,13 +58,14 @@ def built(
     *,
     reserve: bool = False,
     distance: float = 0.0,
+    courses: bool = True,
 ) -> Result:
-    """One build; ``known``: the earlier one, or None, trusted less by ``distance``. ``reserve``: as ships; else the
-    whole limit is handed out."""
+    """One build; ``known``: the earlier one, or None, trusted less by ``distance``; ``courses``: it shows what was held
+    meanwhile. ``reserve``: as ships; else the whole limit is handed out."""
     limit_mib = 1024 * gib
     host = Host(cores=cores, limit_mib=limit_mib, own_budget_mib=None if reserve else limit_mib)
     scheduler = Scheduler(SchedulerSettings(slots=cores, budget_mib=host.budget_mib), LearningEstimator())
-    known_units = warm(known, distance=distance) if known is not None else cold(workload)
+    known_units = warm(known, distance=distance, courses=courses) if known is not None else cold(workload)
     return simulate(workload, scheduler, host, rules, known=known_units)
 
 
@@ -92,7 +93,8 @@ def packing(data: Path) -> list[str]:
         "holds its peak from its start on, as in the table there. ramp: it grows evenly to it. seen: it follows the",
         f"memory that it was seen to hold in another build of these sources ({held_of(grown, 'flat'):.0%} of the peak",
         "on average).",
-        "warm: one earlier build in the history; cold: none. k: kernel kills, o: our own.",
+        "warm: one earlier build in the history, with peaks and times alone where phases grow; cold: none. k: kernel",
+        "kills, o: our own.",
         f"±20 %: peaks disturbed by that much against the history, mean of {SEEDS} builds and the sum of kills.\n",
         (
             "| cores, GiB | LB | target warm / cold | warm flat | warm ramp | warm seen | cold flat | cold ramp "
@@ -104,13 +106,14 @@ def packing(data: Path) -> list[str]:
         row = [f"{cores}, {gib:g}", f"{lower_bound_s(workload, cores=cores, limit_mib=1024 * gib):.0f}"]
         row.append(f"{target_s} / {1.2 * target_s:.0f}" if target_s else "-")
         for known in (workload, None):
-            row += [told(built(workload, known, cores, gib, rules)) for rules in WORLDS.values()]
-            row.append(told(built(grown, known, cores, gib, WORLDS["flat"])))
+            for name, rules in WORLDS.items():
+                row.append(told(built(workload, known, cores, gib, rules, courses=name == "flat")))
+            row.append(told(built(grown, known, cores, gib, WORLDS["flat"], courses=False)))
         for build, known in ((workload, workload), (grown, workload), (grown, None)):
             moved = [disturbed(build, share=0.2, seed=seed) for seed in range(SEEDS)]
-            row.append(mean([built(each, known, cores, gib, WORLDS["flat"]) for each in moved]))
+            row.append(mean([built(each, known, cores, gib, WORLDS["flat"], courses=build is known) for each in moved]))
         lines.append("| " + " | ".join(row) + " |")
-    return [*lines, "", *spread(workload, grown), "", *by_courses(workload, grown)]
+    return [*lines, "", *spread(workload, grown), "", *by_courses(grown)]
 
 
 def spread(flat: Workload, grown: Workload) -> list[str]:
@@ -133,12 +136,14 @@ def spread(flat: Workload, grown: Workload) -> list[str]:
         row = [f"{cores}, {gib:g}", f"{target_s} / {1.2 * target_s:.0f}"]
         for _, build, known, share in columns:
             moved = [disturbed(build, share=share, seed=seed) for seed in range(BUILDS)]
-            row.append(_spread([built(each, known, cores, gib, WORLDS["flat"]) for each in moved]))
+            row.append(
+                _spread([built(each, known, cores, gib, WORLDS["flat"], courses=build is known) for each in moved])
+            )
         lines.append("| " + " | ".join(row) + " |")
     return lines
 
 
-def by_courses(flat: Workload, grown: Workload) -> list[str]:
+def by_courses(grown: Workload) -> list[str]:
     """Second builds that know the courses of phases, beside such as know their peaks alone."""
     lines = [
         "Second builds where phases hold what they were seen to hold, with peaks and times moved at once: mean of",
@@ -149,11 +154,11 @@ def by_courses(flat: Workload, grown: Workload) -> list[str]:
     ]
     for case in COURSE_CASES:
         moved = [disturbed(grown, share=case.peaks, times=case.times, seed=seed) for seed in range(BUILDS)]
-        for name, known in (("peaks", flat), ("courses", grown)):
+        for name in ("peaks", "courses"):
             row = [f"{name}, {case.name}"]
             for cores, gib in COURSE_SIZES:
-                how = {"reserve": case.reserve, "distance": case.distance}
-                row.append(mean([built(each, known, cores, gib, WORLDS["flat"], **how) for each in moved]))
+                how = {"reserve": case.reserve, "distance": case.distance, "courses": name == "courses"}
+                row.append(mean([built(each, grown, cores, gib, WORLDS["flat"], **how) for each in moved]))
             lines.append("| " + " | ".join(row) + " |")
     return lines
 

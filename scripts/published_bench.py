@@ -63,7 +63,7 @@ def _row(workload: Workload, growth: Growth, cores: int, gib: float) -> list[str
             done = [(result.makespan_s, name, result) for name, result in built if result.completed]
             cells.append(f"{_told(min(done)[2])} ({min(done)[1]})" if done else "failed")
     cells.append(_told(as_shipped(workload, host, rules=ours)))
-    cells += [_told(as_shipped(workload, on, rules=ours, known=warm(earlier))) for on in (host, whole)]
+    cells += [_told(as_shipped(workload, on, rules=ours, known=warm(earlier, growth=growth))) for on in (host, whole)]
     return cells
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 
 MODULES = (
-    *(f"scheduler.{each}" for each in ("admission", "brake", "build_order", "forecast", "oom_guard")),
+    *(f"scheduler.{each}" for each in ("admission", "brake", "build_order", "course_forecast", "oom_guard")),
     *(f"scheduler.{each}" for each in ("running_set", "scheduler", "unit_release", "wait_queue")),
     *(
         f"estimation.{each}"
-        for each in ("error_model", "estimator", "features", "growth", "past", "priors", "run_time")
+        for each in ("error_model", "estimator", "features", "kind_courses", "past", "priors", "run_time")
     ),
 )
 DATA = Path(__file__).parents[1] / "tests" / "data" / "te-2.8-sm100-curves.csv"

@@ -84,9 +84,7 @@ def _build(work: Workload, known: Known, cores: int, gib: float, limit_s: float)
     """Units that ended, and those that are left."""
     host = Host(cores=cores, limit_mib=1024 * gib)
     jobs = window(cores, host.budget_mib)
-    settings = SchedulerSettings(
-        slots=slots(cores), budget_mib=host.budget_mib, most_open=jobs, until_s=limit_s, searches=False
-    )
+    settings = SchedulerSettings(slots=slots(cores), budget_mib=host.budget_mib, most_open=jobs, until_s=limit_s)
     rules = Rules(growth="ramp", sample_s=0.5, quiet_s=0.5, jobs=jobs, held=True, gap_s=0.05)
     result = simulate(work, Scheduler(settings, LearningEstimator()), host, rules, known=known)
     ended = Counter(phase.unit for phase in result.phases)

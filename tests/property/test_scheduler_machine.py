@@ -28,7 +28,7 @@ from builddoctor.core.events import (
 )
 from builddoctor.core.phase import Outcome, Phase, PhaseKind, Unit
 from builddoctor.estimation.estimator import LearningEstimator
-from builddoctor.estimation.growth import LEAST_SEEN
+from builddoctor.estimation.kind_courses import LEAST_OF_KIND
 from builddoctor.scheduler.scheduler import TOO_BIG_SHARE
 from support.examples import examples
 from support.schedulers import handle, scheduler_of
@@ -133,12 +133,9 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         budget_mib = INFINITE if admitted[-1].alone else self.scheduler.budget_mib
         allowed_mib = min(budget_mib, self.share_mib) + SLACK_MIB
-        if self.scheduler.looks_ahead:
-            # Peaks that come one after the other may add up to more; what is held now may not.
-            held_mib = sum(run.rss_mib for run in self.world.running.values())
-            assert held_mib <= allowed_mib, "admitted beside more than there is"
-        else:
-            assert self.scheduler.committed_mib <= allowed_mib, "admitted beyond the budget"
+        # Peaks that come one after the other may add up to more; what is held now may not.
+        held_mib = sum(run.rss_mib for run in self.world.running.values())
+        assert held_mib <= allowed_mib, "admitted beside more than there is"
 
     def end(self, phase_id: int, outcome: Outcome, peak_mib: float) -> tuple[Runs, list[Decision]]:
         run = self.world.running.pop(phase_id)
@@ -155,12 +152,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.cores = cores
         self.budget_at_start = self.most_budget_mib = budget_mib
         self.scheduler = scheduler_of(LearningEstimator(), slots=cores, budget_mib=budget_mib)
-        for _ in range(LEAST_SEEN if watched else 0):
+        for _ in range(LEAST_OF_KIND if watched else 0):
             self.grows_evenly(budget_mib)
-        assert self.scheduler.looks_ahead == watched
 
     def grows_evenly(self, budget_mib: float) -> None:
-        """A phase from its start to its end: from a few of them the scheduler learns that not all are full at once."""
+        """A phase from its start to its end: from a few of them the scheduler learns how those of its kind grow."""
         self.asked += 1
         self.world.waiting.add(self.asked)
         self.feed(PhaseAsked(phase=Phase(phase_id=self.asked, unit_id="", kind=PhaseKind.CICC, source="a.cu")))

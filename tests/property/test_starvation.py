@@ -71,7 +71,7 @@ def test_a_giant_starts_beside_a_stream_of_small_phases(
     In the order of lengths. One that was searched for may have it wait for the end of all units that are known.
     """
     giant_s = small_s + longer_s
-    scheduler = scheduler_of(Told(), slots=slots, budget_mib=BUDGET_MIB, searches=False)
+    scheduler = scheduler_of(Told(), slots=slots, budget_mib=BUDGET_MIB)
     now_s, last_id, giant = 0.0, 0, 0
     ends: list[tuple[float, int]] = []
     took_s: dict[int, float] = {}

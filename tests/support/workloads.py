@@ -78,12 +78,16 @@ def cold(workload: Workload) -> Known:
     return {unit_id(index): (_key(workload, unit), None) for index, unit in enumerate(workload.units)}
 
 
-def warm(workload: Workload, *, distance: float = 0.0) -> Known:
+def warm(workload: Workload, *, distance: float = 0.0, courses: bool = True, growth: Growth = "flat") -> Known:
     """One earlier build of exactly this workload; with a ``distance``, figures that are trusted that much less, as a
-    recipe's of another version are."""
+    recipe's of another version are. ``courses``: it was seen what phases held meanwhile; ``growth``: of those without a
+    curve."""
     keys = [_key(workload, unit) for unit in workload.units]
     pairs = zip(keys, workload.units, strict=True)
-    return {unit_id(index): (key, _past(key, unit, distance)) for index, (key, unit) in enumerate(pairs)}
+    return {
+        unit_id(index): (key, _past(key, unit, distance, growth if courses else None))
+        for index, (key, unit) in enumerate(pairs)
+    }
 
 
 def generated(units: int, *, seed: int, archs: int = 1) -> Workload:
@@ -125,10 +129,11 @@ def _key(workload: Workload, unit: UnitWork) -> UnitKey:
     return UnitKey(project=workload.name, place=unit.source or unit.name, output=unit.name, archs=unit.archs)
 
 
-def _past(key: UnitKey, unit: UnitWork, distance: float) -> PastUnit:
+def _past(key: UnitKey, unit: UnitWork, distance: float, growth: Growth | None) -> PastUnit:
     seen: dict[tuple[PhaseKind, str, str], list[Seen]] = {}
     for each in unit.phases:
-        figures = Seen(input_mib=each.input_mib, peak_mib=each.peak_mib, wall_s=each.wall_s, course=_watched(each))
+        course = watched(each, growth) if growth is not None else ()
+        figures = Seen(input_mib=each.input_mib, peak_mib=each.peak_mib, wall_s=each.wall_s, course=course)
         seen.setdefault((each.kind, each.arch, each.tool), []).append(figures)
     return PastUnit(
         key=key,
@@ -139,11 +144,9 @@ def _past(key: UnitKey, unit: UnitWork, distance: float) -> PastUnit:
     )
 
 
-def _watched(phase: PhaseWork) -> SeenCourse:
-    """As the history has it, of a phase whose curve is known: looked at ten times a second."""
-    if not phase.curve and not phase.steps:
-        return ()
-    course, bend, watch = course_of(phase, "flat"), 0, CourseWatch(0.0)
+def watched(phase: PhaseWork, growth: Growth = "flat") -> SeenCourse:
+    """As the history has it: looked at ten times a second."""
+    course, bend, watch = course_of(phase, growth), 0, CourseWatch(0.0)
     for look in range(1, 1 + math.floor(phase.wall_s / LOOK_S)):
         done = min(1.0, look * LOOK_S / phase.wall_s)
         while bend + 1 < len(course) and course[bend + 1][0] <= done:

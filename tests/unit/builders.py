@@ -9,6 +9,7 @@ from builddoctor.core.board import BoardState, RunningRow
 from builddoctor.core.events import TRACE_SCHEMA, BuildResult, Header, MemorySampled, PhaseAsked, PhaseEnded, Summary
 from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase, PhaseKind, Unit
+from builddoctor.estimation.kind_courses import AT_ONCE
 
 
 class TableEstimator:
@@ -52,7 +53,7 @@ class TableEstimator:
         return 1.0
 
     def course(self, phase: Phase) -> Course:
-        return ()
+        return AT_ONCE
 
     def outlook(self, unit_id: str, phase: Phase | None) -> Sequence[ExpectedPhase]:
         return ()

@@ -98,7 +98,5 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """the build has to end by then, on the clock of its events; None: whenever it does"""
     thrift: bool = False
     """a host compiler that does not fit alone may be started with earlier garbage collection (``--auto-remedy``)"""
-    searches: bool = True
-    """look for a better order than the longest unit first"""
     runaway: RunawayRules = RunawayRules()
     thrash: ThrashRules = ThrashRules()

@@ -72,7 +72,7 @@ class CourseWatch:
             (min(1.0, after_s / wall_s), scale * max(before_mib, mib))
             for (_, before_mib), (after_s, mib) in pairwise([(0.0, 0.0), *self._looks])
         ]
-        return _rounded(_fewer([*steps, (1.0, scale * self._looks[-1][1])]))
+        return _rounded(fewer([*steps, (1.0, scale * self._looks[-1][1])]))
 
 
 def watch_courses(watches: Mapping[int, CourseWatch], event: MemorySampled | Suspend | Resume) -> None:
@@ -99,7 +99,7 @@ def together(courses: Sequence[Course]) -> Course:
     for end in ends:
         steps.append((end, max(shape[step][1] for shape, step in zip(shapes, at, strict=True))))
         at = [min(step + (shape[step][0] <= end), len(shape) - 1) for shape, step in zip(shapes, at, strict=True)]
-    return tuple(_fewer(steps))
+    return tuple(fewer(steps))
 
 
 def course_text(shape: Course) -> str:
@@ -131,7 +131,7 @@ def _shape(course: Course) -> Course:
     return tuple((until, mib / peak_mib) for until, mib in course)
 
 
-def _fewer(steps: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def fewer(steps: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """At most ``MOST_STEPS``: neighbours become one, at the higher of the two, those first that add the least."""
     left = [(0.0, 0.0)]
     for until, mib in steps:

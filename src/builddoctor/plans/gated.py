@@ -147,9 +147,7 @@ def _simulated(
     )
     estimator = ExactEstimator(work, margin=margin)
     rules = with_ways(rules) if nodes else rules
-    return as_shipped(
-        work, machine, estimator=estimator, rules=rules, searches=False, first=all_seen(nodes), until_s=until_s
-    )
+    return as_shipped(work, machine, estimator=estimator, rules=rules, first=all_seen(nodes), until_s=until_s)
 
 
 def _numbered(work: Workload) -> Workload:

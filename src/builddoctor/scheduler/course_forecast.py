@@ -1,8 +1,8 @@
-"""The memory forecast by courses: what running phases will hold, moment by moment, as earlier builds showed it. Pure.
+"""The memory forecast by courses: what running phases will hold, moment by moment. Pure.
 
-Covers: one phase from now on (``ahead``), by its course or, without one, by the growth of its kind; the sum of all that
-run, the most of it, and whether one more fits beside them at every moment.
-Does *not* cover: builds of which no course is known (``scheduler.forecast``), or courses (``estimation.course``).
+Covers: one phase from now on (``ahead``); the sum of all that run, the most of it, and whether one more fits beside
+them at every moment.
+Does *not* cover: courses, of earlier builds (``estimation.course``) or usual ones (``estimation.kind_courses``).
 
 Why: a compiler grows over its run, gives some back before it ends, and holds two thirds of its peak on average. A sum
 of courses sees both. Each is taken to rise early and to fall late; and what is held now is what was seen, whatever the
@@ -19,7 +19,6 @@ from itertools import accumulate, chain, pairwise
 import msgspec
 
 from builddoctor.core.past import Course
-from builddoctor.scheduler import forecast
 
 OFF_SHARE = 0.01
 OFF_S = 0.1
@@ -29,17 +28,12 @@ builds of TransformerEngine are 2 % longer; with 2 % more phases had to be ended
 LEAST_LEFT = 0.1
 """No phase is nearer to its end than this share of its time: what takes longer than expected takes long."""
 
-GROWTH_STEPS = 8
-"""of an even ramp"""
-
 Steps = Sequence[tuple[float, float]]
 """One phase from now on: (until then, in seconds from now; MiB at most), ascending. It ends with the last."""
 
 
 def with_slack(course: Course, wall_s: float) -> Course:
     """The course of a phase that is expected to take ``wall_s``, earlier up and later down; it ends as late."""
-    if not course:
-        return ()
     off = OFF_SHARE + OFF_S / max(wall_s, OFF_S)
     found: list[tuple[float, float]] = []
     for (until, share), (_, after) in pairwise(course):
@@ -52,7 +46,7 @@ def with_slack(course: Course, wall_s: float) -> Course:
     return (*found, (1.0 + off, course[-1][1]))
 
 
-def by_course(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float, wall_s: float) -> Steps:
+def ahead(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float, wall_s: float) -> Steps:
     """Of a phase with this course (``with_slack``), in shares of its peak, that has run for ``elapsed_s`` and holds
     ``now_mib``."""
     at = bisect_right(course, elapsed_s / max(wall_s, OFF_S), key=_until)
@@ -61,30 +55,6 @@ def by_course(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: flo
     end_s = max(until * wall_s - elapsed_s, LEAST_LEFT * wall_s, OFF_S)
     steps[-1:] = [(end_s, share * peak_mib)]
     return _at_least(steps, now_mib, OFF_SHARE * wall_s + OFF_S)
-
-
-def by_growth(*, now_mib: float, full_mib: float, full_s: float, end_s: float) -> Steps:
-    """Of a phase that grows evenly until ``full_s``, and ends at ``end_s``."""
-    full_s = min(full_s, end_s)
-    if full_s <= 0 or full_mib <= now_mib:
-        return [(end_s, max(now_mib, full_mib))]
-    rise_s, rise_mib = full_s / GROWTH_STEPS, (full_mib - now_mib) / GROWTH_STEPS
-    return [*[(rise_s * step, now_mib + rise_mib * step) for step in range(1, GROWTH_STEPS)], (end_s, full_mib)]
-
-
-def ahead(
-    course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float, wall_s: float, full_after: float
-) -> Steps:
-    """By its course (``with_slack``), or without one by growth until it has run for this share (``full_after``) of its
-    time."""
-    if course:
-        return by_course(course, now_mib=now_mib, peak_mib=peak_mib, elapsed_s=elapsed_s, wall_s=wall_s)
-    return by_growth(
-        now_mib=now_mib,
-        full_mib=peak_mib,
-        full_s=full_after * wall_s - elapsed_s,
-        end_s=forecast.end_s(elapsed_s=elapsed_s, wall_s=wall_s),
-    )
 
 
 def most_mib(together: Sequence[Steps]) -> float:

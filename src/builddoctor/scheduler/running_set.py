@@ -57,12 +57,10 @@ class Running(msgspec.Struct):
     alone: bool
     budget_mib: float
     """the budget when it was admitted"""
-    course: Course = ()
-    """what it will hold while it runs, in shares of its peak, with slack; empty where that is not known"""
+    course: Course = ((1.0, 1.0),)
+    """what it will hold while it runs, in shares of its peak, with slack"""
     left_after_s: float = 0.0
     """what its unit has still to do after it"""
-    next_mib: float = 0.0
-    """what the next phase of its unit will take; 0 where it is not known"""
     rss_mib: float = 0.0
     growth_mib_s: float = 0.0
     area_mib_s: float = 0.0
@@ -122,6 +120,10 @@ class Running(msgspec.Struct):
         self.rss_mib = rss_mib
         self._expect()
         return True
+
+    def held_mib_s(self, now_s: float) -> float:
+        """Its size added up over time until now; since the last look it has not changed, as far as is known."""
+        return self.area_mib_s + self.rss_mib * max(0.0, now_s - max(self.looked_s, self.admitted_at_s))
 
     def ran_s(self, now_s: float) -> float:
         """How long it has worked."""

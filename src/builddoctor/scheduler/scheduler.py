@@ -64,12 +64,12 @@ from builddoctor.core.phase import STORE, THRIFTY_TOOLS, Estimate, ExpectedPhase
 from builddoctor.core.settings import SchedulerSettings
 from builddoctor.core.verdict import Verdict
 from builddoctor.estimation.estimator import Estimator
-from builddoctor.estimation.growth import Growth
+from builddoctor.estimation.kind_courses import KindCourses
 from builddoctor.estimation.past import RAISE_FACTOR
 from builddoctor.scheduler.admission import Admission
 from builddoctor.scheduler.brake import Brake
 from builddoctor.scheduler.budget import budget_mib
-from builddoctor.scheduler.build_order import BuildOrder, rest_of_units, whole_s, worth_a_search
+from builddoctor.scheduler.build_order import BuildOrder, whole_s
 from builddoctor.scheduler.course_forecast import Steps, ahead, with_slack
 from builddoctor.scheduler.deadline import Deadline
 from builddoctor.scheduler.first_failure import FirstFailures
@@ -149,9 +149,8 @@ class Scheduler:
         self._budget_mib = self._most_budget_mib = settings.budget_mib
         self._lease_mib = self._pool_mib = self._ungated_share_mib = math.inf
         self._others_growth_mib_s, self._yields = 0.0, False
-        self._order = BuildOrder(estimator.remaining_s, slots=settings.slots, searches=settings.searches)
+        self._order = BuildOrder(estimator.remaining_s, slots=self._slots)
         self._waiting = WaitQueue(self._order.priority)
-        self._units: set[str] = set()
         self._release = UnitRelease(
             priority=self._unit_priority,
             expected_s=partial(whole_s, estimator),
@@ -161,7 +160,7 @@ class Scheduler:
             most_threads=settings.most_threads,
         )
         self._running = RunningSet()
-        self._growth = Growth()
+        self._kinds = KindCourses()
         self._runaways = RunawayWatch(settings.runaway)
         self._brake = Brake(self._running, self._ahead)
         self._guard = OomGuard(self._running, self._runaways, self._brake)
@@ -185,8 +184,6 @@ class Scheduler:
         self._failures = FirstFailures()
         self._proven_mib = 0.0
         """the most that was expected of a phase that ended well"""
-        self._courses_known = False
-        """an earlier build shows what some phases hold while they run"""
         self._short = False
         self._drains_to: Waiting | None = None
         self._open_s = (-math.inf, 0.0)
@@ -244,7 +241,7 @@ class Scheduler:
     @property
     def committed_mib(self) -> float:
         """What running phases hold or may still take."""
-        return self._running.load(self._growth.evenness).committed_mib
+        return self._running.load(self._kinds.evenness).committed_mib
 
     @property
     def budget_mib(self) -> float:
@@ -254,11 +251,6 @@ class Scheduler:
     def allowed_mib(self) -> float:
         """What phases may hold together: the budget, or what other builds and ungated processes leave of it."""
         return min(self._budget_mib, self._lease_mib, self._ungated_share_mib)
-
-    @property
-    def looks_ahead(self) -> bool:
-        """Phases have been seen to grow: their peaks together may be beyond the budget, what they hold at once not."""
-        return any(self._growth.full_after(kind) > 0 for kind in PhaseKind)
 
     @property
     def suspects(self) -> frozenset[int]:
@@ -319,8 +311,7 @@ class Scheduler:
     def _unit_began(self, event: UnitBegan) -> list[Decision]:
         unit = event.unit
         self._estimator.know(unit.unit_id, key=event.key, past=event.past, archs=unit.archs, teaches=event.teaches)
-        self._units.add(unit.unit_id)
-        self._order.unit_came()
+        self._order.weigh(unit.unit_id, self._estimator.outlook(unit.unit_id, None), budget_mib=self._budget_mib)
         if event.held:
             self._release.registered(unit, event.at_s)
         return self._release_units(event.at_s)
@@ -335,7 +326,7 @@ class Scheduler:
         self._estimator.forget(event.unit_id)
         # Nothing of it will ask any more.
         self._lingering.pop(event.unit_id, None)
-        self._units.discard(event.unit_id)
+        self._order.ended(event.unit_id)
         self._release.ended(event.unit_id, event.at_s)
         return [*self._failures.unit_ended(event.unit_id, event.at_s), *self._admit(event.at_s)]
 
@@ -387,8 +378,9 @@ class Scheduler:
         if event.outcome not in KILLED:
             if event.outcome is Outcome.OK:
                 self._proven_mib = max(self._proven_mib, run.estimate.peak_mib)
-                self._growth.ended(
-                    phase.kind, area_mib_s=run.area_mib_s, looks=run.looks, peak_mib=peak_mib, wall_s=event.wall_s
+                held_mib_s = run.held_mib_s(event.at_s)
+                self._kinds.ended(
+                    phase.kind, area_mib_s=held_mib_s, looks=run.looks, peak_mib=peak_mib, wall_s=event.wall_s
                 )
                 self._linger(phase, event.at_s)
             return []
@@ -488,7 +480,7 @@ class Scheduler:
             estimate=estimate,
             asked_at_s=asked_at_s,
             queued_at_s=now_s,
-            course=self._course(phase),
+            course=self._estimator.course(phase),
             solo=solo,
             doubtful=self._is_doubtful(phase.unit_id, estimate),
         )
@@ -516,23 +508,27 @@ class Scheduler:
         self._excused.pop(phase_id, None)
 
     def _wait(self, phase: Phase, estimate: Estimate, now_s: float, *, solo: bool = False) -> Waiting:
-        course = self._course(phase)
-        self._courses_known = self._courses_known or bool(course)
+        to_come = self._estimator.outlook(phase.unit_id, phase)
+        wall_s = self._estimator.wall_s(phase)
+        own = ExpectedPhase(estimate.peak_mib, estimate.spread_mib, wall_s)
+        self._order.weigh(phase.unit_id, (own, *to_come), budget_mib=self._budget_mib)
         waiting = Waiting(
             phase=phase,
             estimate=estimate,
             asked_at_s=now_s,
             queued_at_s=now_s,
-            course=course,
-            short=phase.urgent or self._estimator.wall_s(phase) <= OVERLAP_S,
+            course=self._estimator.course(phase),
+            short=phase.urgent or wall_s <= OVERLAP_S,
             solo=solo,
             doubtful=self._is_doubtful(phase.unit_id, estimate),
         )
         self._waiting.add(waiting)
         return waiting
 
-    def _course(self, phase: Phase) -> Course:
-        return with_slack(self._estimator.course(phase), self._estimator.wall_s(phase))
+    def _course(self, waiting: Waiting) -> Course:
+        """What it will hold while it runs, with slack."""
+        course = waiting.course or self._kinds.course(waiting.phase.kind)
+        return with_slack(course, self._estimator.wall_s(waiting.phase))
 
     # -- other machines ----------------------------------------------------------------------------------------
 
@@ -684,7 +680,6 @@ class Scheduler:
         if not self._running.killing:
             decisions += self._last_phase_gives_way(event, headroom_mib)
         self._last_headroom = (now_s, headroom_mib)
-        self._think(now_s)
         return decisions + self._admit(now_s)
 
     def _effective(
@@ -742,7 +737,6 @@ class Scheduler:
             peak_mib=run.expected_mib,
             elapsed_s=run.ran_s(now_s),
             wall_s=self._estimator.wall_s(run.phase),
-            full_after=self._growth.full_after(run.phase.kind),
         )
 
     def _share_beside_ungated(self, budget: float, now_s: float) -> float:
@@ -817,20 +811,7 @@ class Scheduler:
         return gone
 
     def _time_passed(self, event: TimePassed) -> list[Decision]:
-        self._think(event.at_s)
         return self._admit(event.at_s)
-
-    def _think(self, now_s: float) -> None:
-        """Look a little further for a better order of what waits."""
-        if not len(self._waiting):
-            return
-        known = (self._running.values(), self._waiting, self._units, self._estimator)
-        to_come = partial(rest_of_units, *known, evenness=self._growth.evenness, now_s=now_s)
-        # With courses the longest first packs as well as any order found, for times that are not exact (docs/adr/0025).
-        worth = not self._courses_known and worth_a_search(len(self._units), short=self._short)
-        if self._order.think(to_come, budget_mib=self._budget_mib, now_s=now_s, worth=worth):
-            self._waiting.order_again()
-            self._release.order_anew()
 
     # -- admission ---------------------------------------------------------------------------------------------
 
@@ -862,8 +843,8 @@ class Scheduler:
             slots=self._places,
             cores=self._cores,
             allowed_mib=self.allowed_mib,
-            growth=self._growth,
-            courses_known=self._courses_known,
+            evenness=self._kinds.evenness,
+            course=self._course,
             wall_s=self._estimator.wall_s,
             urgency=self._order.urgency,
             now_s=now_s,
@@ -872,7 +853,7 @@ class Scheduler:
         self._look_at_deadline(now_s)
         if asked is None:
             self._short, self._drains_to = False, None
-        first, grows, over_mib = asked is None or asked == self._waiting.first, self._growth.seen, admission.over_mib
+        first, over_mib = asked is None or asked == self._waiting.first, admission.over_mib
         again_s = now_s - ESTIMATE_AGAIN_S * max(1.0, len(self._waiting) / LONG_QUEUE)
         # A question frees nothing: what waited before still does. Where nothing runs, something must start.
         whole = self._waiting.in_turn if self._running else self._waiting.__iter__
@@ -884,7 +865,7 @@ class Scheduler:
                 first = False
                 continue
             over = not first and waiting.held_for is HoldReason.MEMORY and waiting.estimate.peak_mib > over_mib
-            if waiting.asked_at_s <= again_s and waiting.estimated_at_s <= again_s and not (over and grows):
+            if waiting.asked_at_s <= again_s and waiting.estimated_at_s <= again_s and not over:
                 admission.estimate_again(waiting, self._estimator.estimate)
             if over:
                 continue
@@ -915,17 +896,10 @@ class Scheduler:
                         reason=reason,
                     )
                 )
-            if first and reason in (HoldReason.MEMORY, HoldReason.ALONE):
-                self._held_first(waiting, admission, reason, now_s)
+            if first and reason in (HoldReason.MEMORY, HoldReason.ALONE) and self._has_waited(waiting, now_s):
+                # Nothing more starts beside it: memory drains to it.
+                self._drains_to = waiting
             first = False
-
-    def _held_first(self, waiting: Waiting, admission: Admission, reason: HoldReason, now_s: float) -> None:
-        """The first phase of the queue waits for memory, or for all others to end: nothing may make that longer."""
-        if reason is HoldReason.MEMORY and self._order.hangs_on(self._estimator.remaining_s(waiting.phase), now_s):
-            admission.keep_for(waiting)
-        if self._has_waited(waiting, now_s):
-            # Nothing more starts beside it: memory drains to it.
-            self._drains_to = waiting
 
     def _blocked(self, waiting: Waiting, admission: Admission) -> HoldReason | None:
         """Why this phase cannot start now; None when it can."""
@@ -1011,9 +985,8 @@ class Scheduler:
             admitted_at_s=now_s,
             alone=alone,
             budget_mib=self._budget_mib,
-            course=waiting.course,
+            course=self._course(waiting),
             left_after_s=self._left_after_s(phase, to_come),
-            next_mib=to_come[0].peak_mib if to_come else 0.0,
         )
         self._running.start(run)
         decisions.append(

@@ -109,13 +109,6 @@ class UnitRelease:
         self._weights += weight
         insort(self._held, (known.key, unit.unit_id))
 
-    def order_anew(self) -> None:
-        """Priorities have changed."""
-        for known in self._units.values():
-            known.key = (self._rank(known.unit), known.key[1])
-        for each in (self._held, self._fresh):
-            each[:] = sorted((self._units[unit_id].key, unit_id) for _, unit_id in each)
-
     def started(self, unit_id: str, now_s: float) -> None:
         """A phase of some unit was admitted; units that never were registered here are no matter."""
         self._moved_s = now_s

@@ -41,7 +41,7 @@ class Waiting(msgspec.Struct):
     solo: bool = False
     """it must run alone"""
     course: Course = ()
-    """what it will hold while it runs, in shares of its peak, with slack; empty where that is not known"""
+    """what it held in an earlier build, in shares of its peak; empty where that is not known"""
     short: bool = False
     """its own time is expected to be short"""
     doubtful: bool = False
@@ -65,7 +65,7 @@ class KeptPlace(msgspec.Struct, frozen=True):
 
 
 class WaitQueue:
-    """Ordered once when a phase comes; again when priorities change."""
+    """Ordered when a phase comes."""
 
     def __init__(self, priority: Priority) -> None:
         self._priority = priority
@@ -120,12 +120,6 @@ class WaitQueue:
         if waiting.phase.urgent:
             return -math.inf
         return -sys.float_info.max if waiting.doubtful else -self._priority(waiting.phase)
-
-    def order_again(self) -> None:
-        """Priorities have changed."""
-        for waiting in self._by_id.values():
-            waiting.key = (self._rank(waiting), *waiting.key[1:])
-        self._ordered = sorted((waiting.key, phase_id) for phase_id, waiting in self._by_id.items())
 
     def leave(self, phase_id: int) -> Waiting | None:
         """Take a phase out; None when it did not wait."""

@@ -15,6 +15,7 @@ from builddoctor.core.past import Course, PastUnit, UnitKey
 from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase
 from builddoctor.core.settings import SchedulerSettings
 from builddoctor.estimation.estimator import Estimator, LearningEstimator
+from builddoctor.estimation.kind_courses import AT_ONCE
 from builddoctor.estimation.past import RAISE_FACTOR
 from builddoctor.scheduler.budget import slots, window
 from builddoctor.scheduler.scheduler import Scheduler
@@ -23,20 +24,13 @@ from builddoctor.simulate.result import Host, Result, Rules
 from builddoctor.simulate.workload import PhaseWork, Workload, unit_id
 
 
-def scheduler(
-    host: Host, estimator: Estimator | None = None, *, searches: bool = True, until_s: float | None = None
-) -> Scheduler:
-    """The scheduler of a build on ``host``, which has to end by ``until_s``.
-
-    ``searches``: it looks for a better order of units than the longest first, as production does. That takes most of a
-    simulation's time, and some percent off a build's.
-    """
+def scheduler(host: Host, estimator: Estimator | None = None, *, until_s: float | None = None) -> Scheduler:
+    """The scheduler of a build on ``host``, which has to end by ``until_s``."""
     settings = SchedulerSettings(
         slots=slots(host.cores),
         budget_mib=host.budget_mib,
         # As in production where temporary files have room.
         most_open=shipped_jobs(host),
-        searches=searches,
         until_s=until_s,
     )
     return Scheduler(settings, estimator or LearningEstimator())
@@ -53,7 +47,6 @@ def as_shipped(
     *,
     estimator: Estimator | None = None,
     rules: Rules | None = None,
-    searches: bool = True,
     known: Known | None = None,
     first: Sequence[Fact] = (),
     until_s: float | None = None,
@@ -61,7 +54,7 @@ def as_shipped(
     """Scheduler, budget, slots and window as in production; ``rules`` are taken as they are where given."""
     if rules is None:
         rules = msgspec.structs.replace(Rules(), jobs=shipped_jobs(host))
-    decider = scheduler(host, estimator, searches=searches, until_s=until_s)
+    decider = scheduler(host, estimator, until_s=until_s)
     return simulate(workload, decider, host, rules, first=first, known=known)
 
 
@@ -94,7 +87,9 @@ class ExactEstimator:
         """Nothing is learned that could be forgotten."""
 
     def course(self, phase: Phase) -> Course:
-        return self._remaining(phase)[0].steps
+        """A phase without a curve may hold its peak from its start on."""
+        work = self._remaining(phase)[0]
+        return work.steps or (() if work.curve else AT_ONCE)
 
     @property
     def pace(self) -> float:

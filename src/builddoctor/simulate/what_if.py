@@ -82,7 +82,7 @@ def what_if(picture: Picture) -> WhatIf | None:
                 quiet_s=max(Rules().quiet_s, sample_s),
             )
             exact = ExactEstimator(workload, margin=MARGIN)
-            ours = as_shipped(workload, host, estimator=exact, rules=rules, searches=False)
+            ours = as_shipped(workload, host, estimator=exact, rules=rules)
             plain = fixed(workload, host, count, msgspec.structs.replace(rules, jobs=count))
             scenarios.append(
                 Scenario(

@@ -17,8 +17,7 @@ from builddoctor.scheduler.course_forecast import (
     CourseForecasts,
     Outlook,
     Steps,
-    by_course,
-    by_growth,
+    ahead,
     with_slack,
 )
 
@@ -29,7 +28,7 @@ OFF_OF_100_S = OFF_SHARE * 100.0 + OFF_S
 def steps_of(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float) -> Steps:
     """Of a phase of 100 s."""
     slack = with_slack(course, 100.0)
-    return by_course(slack, now_mib=now_mib, peak_mib=peak_mib, elapsed_s=elapsed_s, wall_s=100.0)
+    return ahead(slack, now_mib=now_mib, peak_mib=peak_mib, elapsed_s=elapsed_s, wall_s=100.0)
 
 
 def test_a_course_rises_early_and_falls_late() -> None:
@@ -95,13 +94,6 @@ def test_within_the_slack_nothing_lies_above_the_steps(
 
 def at(steps: Steps, after_s: float) -> float:
     return next((mib for until_s, mib in steps if after_s <= until_s), 0.0)
-
-
-def test_a_phase_without_a_course_grows_as_its_kind() -> None:
-    """Evenly, and then it holds; one that is not known to grow is full at once."""
-    steps = by_growth(now_mib=100.0, full_mib=500.0, full_s=8.0, end_s=20.0)
-    assert [at(steps, after_s) for after_s in (0.5, 4.0, 15.0)] == [150.0, 300.0, 500.0]
-    assert by_growth(now_mib=100.0, full_mib=500.0, full_s=0.0, end_s=20.0) == [(20.0, 500.0)]
 
 
 def test_what_falls_makes_room_for_what_rises() -> None:

