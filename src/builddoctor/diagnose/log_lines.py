@@ -205,6 +205,8 @@ _PREFIXES = (
     # and rustc what its linker said
     r"= note: (?=(?:[\w./+-]{1,200}: ){1,3}\S)",
     r"\[Container\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? ",
+    # MSBuild of several projects at once: the project's number
+    r"\d{1,4}>(?![&>\d])",
     # docker compose; a number instead of a name would be a line of source that gcc shows
     r"[A-Za-z][\w.-]{0,60} {1,20}\| ",
     # Jenkins, dmesg -T, and others: something with a time of day
@@ -215,6 +217,8 @@ _PREFIXES = (
     # journalctl and syslog: time, host, program
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,8}\])?: ",
     r"(?:[\w.-]{1,64} )?(?:kernel|earlyoom\[\d{1,8}\]|systemd-oomd\[\d{1,8}\]|systemd\[\d{1,8}\]): ",
+    # what was written where, as programs that start others say it
+    r"(?:std(?:err|out)|STD(?:ERR|OUT)): ",
     # what starts nvcc and hands on its words: MSBuild, xmake, Python's loggers
     r"(?:[\w.@/\\-]{1,120}(?::\d{1,6})? ?: ?){1,3}(?=(?:nvcc|ptxas|nvlink|cicc)(?:\.exe)? (?:fatal|error) )",
     # a banner of CMake's message(), around what a test program's compiler said
@@ -249,6 +253,8 @@ LEAST_TIMED = 2
 """lines that say so where there is a time in it: what a logger writes"""
 
 _MARK = re.compile(r"[|\]>)}»] |\ds |: ")
+CUT_OFF, NOT_CUT_OFF = "No such file or", " directory"
+"""a terminal or a mail broke the line there"""
 _TIME = re.compile(r"(?<![\w:.])\d\d:\d\d(?!\d)")
 _TIMED = re.compile(r"(?<![\w:.])0:0")
 _NO_WRAPPING = re.compile(
@@ -350,6 +356,8 @@ def text_of(line: bytes) -> str:
         text = text[prefix.end() :].lstrip()
     if "**" in text:
         text = _BOLD.sub(r"\1", text)
+    if text.endswith(CUT_OFF):
+        text += NOT_CUT_OFF
     return text.replace("\t", " ")
 
 

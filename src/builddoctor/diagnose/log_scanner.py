@@ -83,6 +83,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """of those lines"""
     wrong: Quote | None = None
     """the first line that says of anything that it went wrong"""
+    tried: frozenset[int] = frozenset()
+    """lines of findings about files that were compiled to try something out"""
     near: tuple[Quote, ...] = ()
     """lines that are not empty, around the first that a build tool says of a step that failed"""
 
@@ -113,6 +115,7 @@ class Scanner:
         self._failed = 0
         self._wrong: Quote | None = None
         self._succeeded = 0
+        self._tried: set[int] = set()
         self._near: list[tuple[int, bytes]] = []
         self._near_due: int | None = None
         self._branches: list[Finding] = []
@@ -169,6 +172,7 @@ class Scanner:
             tail=tuple(text[:LONGEST_SHOWN] for _, text in reversed(tail)),
             tail_numbers=tuple(number for number, _ in reversed(tail)),
             wrong=self._wrong,
+            tried=frozenset(self._tried),
             near=tuple(Quote(line=line, text=text[:LONGEST_SHOWN]) for line, raw in self._near if (text := clean(raw))),
         )
 
@@ -191,10 +195,10 @@ class Scanner:
                 if known.count >= MOST_COUNTED:
                     continue
                 if match := next(filter(None, map(known.pattern.search, quoted)), None):
-                    if known.after and not self._preceded(known.after, block, start):
+                    if not self._fits(known, block, start):
                         continue
-                    if known.below and not self._followed(known.below, block, start):
-                        continue
+                    if self._tries(block, start):
+                        self._tried.add(line)
                     if known.entry.goes_on:
                         self._open.append(_Open(known, match, line, match.string, _indent(raw)))
                         found += self._continued(block[block.index(b"\n", start) + 1 :], self._open[-1:])
@@ -235,6 +239,12 @@ class Scanner:
                 found += each.known.took(each.finding())
         return found
 
+    def _fits(self, known: _Known, block: bytes, start: int) -> bool:
+        """What must stand before and after does."""
+        if known.after and not self._preceded(known.after, block, start):
+            return False
+        return not known.below or self._followed(known.below, block, start)
+
     def _preceded(self, after: re.Pattern[str], block: bytes, start: int) -> bool:
         """One of the lines before has what must stand before."""
         near = block[:start].rsplit(b"\n", LINES_BEFORE + 1)[-LINES_BEFORE - 1 : -1]
@@ -245,6 +255,13 @@ class Scanner:
         """One of the lines after has what must stand there."""
         near = block[start : start + LONGEST_BELOW].split(b"\n", LINES_BELOW + 1)[1 : LINES_BELOW + 1]
         return any(below.search(text_of(line)) for line in near)
+
+    def _tries(self, block: bytes, start: int) -> bool:
+        """The command right before compiles a file that was made to try something out, as a check for a flag does."""
+        near = block[max(0, start - LONGEST_BELOW) : start].split(b"\n")[:-1]
+        lines = [*self._before[-LINES_TRIED:], *near][-LINES_TRIED:]
+        command = next((line for line in reversed(lines) if _COMPILES.search(line)), b"")
+        return _TRIES.search(command) is not None
 
     def _forget(self, place: int) -> None:
         """No longer look for what was found often enough."""
@@ -289,6 +306,11 @@ class Scanner:
                     )
                 )
 
+
+LINES_TRIED = 4
+"""from a command to what its compiler says first"""
+_COMPILES = re.compile(rb" -c .| /c .|\bcl(?:\.exe)? ")
+_TRIES = re.compile(rb"[ /\\](?:tmp[\w]{6,10}|_?conf(?:ig)?test)\.(?:cpp|cxx|cc|c)\b")
 
 _NO_CAUSE = re.compile(r"^(?:Call to `.{1,200}` failed(?! ?: \w)|.{0,200}\bexit (?:code|status)\b|See above)")
 

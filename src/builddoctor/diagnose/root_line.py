@@ -26,6 +26,8 @@ LINES_BEFORE_STEP = 200
 TRIED_OUT = re.compile(r"\bconftest\b|CMakeTmp\b|CMakeScratch\b|\bTryCompile\b|\bCMake(?:Error|Output|ConfigureLog)\b")
 """what configure steps try out may fail"""
 
+MUST_WORK = "compiler-lacks-standard"
+"""said where nothing of what was tried out did"""
 MUST_COMPILE = frozenset(("compiler-makes-nothing", "cmake-nvcc-broken", "cmake-nvcc-id-failed"))
 """but for the compilers themselves: what stands below is why they do not work"""
 
@@ -236,10 +238,12 @@ _WRAPS = re.compile(
     r"|^\*\* \(Mix\.Error\) Could not compile|\bgave error exit status\b|^ERROR: \S{1,80}: Error in build\(\) method"
     r"|Exception raised during nimble script|\berror MSB3073\b|^Configuration failed\. This could reflect"
     r"|^\[(?:ERROR|INFO)\] (?:COMPILATION ERROR|Compilation failure|The compilation of \S{1,80} failed at)"
-    r"|^Error: (?:command failed|Docker build failed with exit code)|^ERROR {1,2}Failed to compile with \d"
+    r"|^Error: (?:[Cc]ommand failed|Docker build failed with exit code)|^ERROR {1,2}Failed to compile with \d"
     r"|^Summary: \d+ tasks? failed|\bwas unable to build\b|\bprocess didn't exit successfully\b"
     r"|^ERROR: compilation failed for package |\bhad non-zero exit status$|: Failed to install '.{1,80}' from \w+:$"
     r"|\bFunction failed: \w+ \(log file is located at|^ERROR: Failed to build gem native extension"
+    r"|^(?:ERROR|[Ee]rror): (?:[`'\"\u2018]?[\w./+-]{1,80}['\"\u2019]? failed[.!]?|(?:at|in) \S{1,300}:\d{1,6}:?)$"
+    r"|^\* What went wrong: (?:A problem occurred \w{5,15}ing \S{1,30}|Execution failed for task) '.{1,100}'\.$"
     r"|^ERROR: \S{1,300}BUILD(?:\.bazel)?:\d{1,6}:\d{1,4}: .{1,300} failed:? \(Exit \d|^Exception in thread "
 )
 """what says that something failed, and never why"""
@@ -274,9 +278,10 @@ _RULER = re.compile(r"[-=*#_]{8,}$")
 LINES_OF_A_BOX = 12
 _NOT_SAID = re.compile(
     r"^\S{0,80}[$#>]$|^status \d+$|^at [\w.<>`$/ ]{1,200}[(\[]|^[-*•] \S{1,80}$"
-    r"|^Post job cleanup|^(?:Cleaning up|Terminate) orphan "
+    r"|^Post job cleanup|^(?:Cleaning up|Terminate) orphan |: recipe for target '"
+    r"|^\(?(?:complete|full|detailed) (?:log|output)s? "
 )
-"""prompts, ends of "exit status", frames of a stack, items of a list, and what CI does when all is over"""
+"""prompts, ends of "exit status", frames of a stack, items of a list, where a log is, and what CI does at its end"""
 
 
 def _shown(line: int, text: str) -> Finding:
@@ -446,6 +451,9 @@ def by_step(reading: Reading, facts: LogFacts) -> tuple[list[Finding], ...]:
     end = facts.failed[1].line if len(facts.failed) > 1 and _is_ninja(reading, facts) else reading.lines + 1
     must = next((each.line for each in reading.findings if each.entry in MUST_COMPILE), reading.lines + 1)
     findings = [each for each in reading.findings if each.line > must or not _tried_out(each)]
+    probes = frozenset[int]() if any(each.entry == MUST_WORK for each in findings) else reading.tried
+    # Of what was tried out alone: that.
+    findings = [each for each in findings if each.line not in probes] or findings
     after = [each for each in findings if each.line >= begin]
     return [each for each in after if each.line < end], after, findings
 

@@ -6,6 +6,7 @@ A text of the catalogue that has such a form gives only what is its own; the res
 from __future__ import annotations
 
 from builddoctor.core.word import Word
+from builddoctor.diagnose.log_lines import CUT_OFF
 
 
 class TextForm(Word):
@@ -75,4 +76,4 @@ def pattern_of(form: TextForm, own: str) -> str:
 
 def triggers_of(form: TextForm) -> tuple[str, ...]:
     """Words of which such a line holds one; none where the entry has its own."""
-    return (*_NOT_THERE, _EDG) if form is TextForm.MISSING_FILE else ()
+    return (CUT_OFF, *_NOT_THERE[1:], _EDG) if form is TextForm.MISSING_FILE else ()

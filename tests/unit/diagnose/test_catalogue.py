@@ -36,11 +36,16 @@ BEFORE = {
     "cmake-message-not-found": "CMake Error at CMakeLists.txt:12 (message):\n",
     "setup-raised": '  File "setup.py", line 16, in parse_keyword\n',
     "program-of-build-ext-missing": "running build_ext\n",
+    "cython-file-missing": "building 'tools._mask' extension\n",
+    "windows-header-in-capitals": "x86_64-w64-mingw32-gcc -c src/opt.c\n",
     "torch-abi-differs-below": "ImportError: /x/roll_cuda.cpython-37m-x86_64-linux-gnu.so:\n",
 }
 """lines that must stand before others, where it is not a command of nvcc's"""
 BELOW = {
     "library-header-missing": "\n    3 | #include <foo/bar.h>",
+    "ld-said": "\n(linker command failed)",
+    "waf-compiler-missing": "\nThe configuration failed",
+    "windows-command-missing": '\nCommand "clang-cl.exe"',
     "pip-too-old-for-editable": '\n(A "pyproject.toml" file was found, but editable mode currently requires a x.py)',
 }
 """lines that must stand after others"""
