@@ -244,6 +244,7 @@ _WRAPS = re.compile(
     r"|\bFunction failed: \w+ \(log file is located at|^ERROR: Failed to build gem native extension"
     r"|^(?:ERROR|[Ee]rror): (?:[`'\"\u2018]?[\w./+-]{1,80}['\"\u2019]? failed[.!]?|(?:at|in) \S{1,300}:\d{1,6}:?)$"
     r"|^\* What went wrong: (?:A problem occurred \w{5,15}ing \S{1,30}|Execution failed for task) '.{1,100}'\.$"
+    r"|^\* ERROR: \S{1,200} failed \(\w{1,20} phase\):$|^(?:>>> )?Failed to emerge \S"
     r"|^ERROR: \S{1,300}BUILD(?:\.bazel)?:\d{1,6}:\d{1,4}: .{1,300} failed:? \(Exit \d|^Exception in thread "
 )
 """what says that something failed, and never why"""
@@ -277,7 +278,7 @@ _WORDS = re.compile(r"[^\W\d_]{2}")
 _RULER = re.compile(r"[-=*#_]{8,}$")
 LINES_OF_A_BOX = 12
 _NOT_SAID = re.compile(
-    r"^\S{0,80}[$#>]$|^status \d+$|^at [\w.<>`$/ ]{1,200}[(\[]|^[-*•] \S{1,80}$"
+    r"^(?:\S{0,80}|\[[^\]]{1,80}\])[$#>]$|^status \d+$|^at [\w.<>`$/ ]{1,200}[(\[]|^[-*•] \S{1,80}$"
     r"|^Post job cleanup|^(?:Cleaning up|Terminate) orphan |: recipe for target '"
     r"|^\(?(?:complete|full|detailed) (?:log|output)s? "
 )
@@ -387,6 +388,8 @@ def some_line(reading: Reading, facts: LogFacts) -> Finding:
 
 
 _LABEL = re.compile(r"[:\uff1a]$")
+_PHASE = re.compile(r"^\* ERROR: \S{1,200} failed \(\w{1,20} phase\):$")
+"""Portage: what the package itself says stands below it"""
 
 
 def _below_label(found: Finding, reading: Reading) -> Finding:
@@ -395,7 +398,8 @@ def _below_label(found: Finding, reading: Reading) -> Finding:
     below = next(((each, lines[each]) for each in sorted(lines) if each > found.line and lines[each]), None)
     if below is None or below[0] - found.line > LINES_NEXT or not _LABEL.search(lines.get(found.line, found.text)):
         return found
-    return _shown(*below) if _TOOLS_OWN.match(below[1]) and _speaks_of_failure(below[1]) else found
+    says = _PHASE.match(found.text) or (_TOOLS_OWN.match(below[1]) and _speaks_of_failure(below[1]))
+    return _shown(*below) if says else found
 
 
 def _any_wrong(reading: Reading) -> Finding:

@@ -37,6 +37,9 @@ BEFORE = {
     "setup-raised": '  File "setup.py", line 16, in parse_keyword\n',
     "program-of-build-ext-missing": "running build_ext\n",
     "cython-file-missing": "building 'tools._mask' extension\n",
+    "zig-links-no-libc": "   zig build-exe x Debug native\n",
+    "r-loads-undefined-symbol": "error: unable to load shared object '/x/foo.so':\n",
+    "build-script-finds-nothing": "a thread panicked at build.rs:71:13:\n",
     "windows-header-in-capitals": "x86_64-w64-mingw32-gcc -c src/opt.c\n",
     "torch-abi-differs-below": "ImportError: /x/roll_cuda.cpython-37m-x86_64-linux-gnu.so:\n",
 }
@@ -44,6 +47,8 @@ BEFORE = {
 BELOW = {
     "library-header-missing": "\n    3 | #include <foo/bar.h>",
     "ld-said": "\n(linker command failed)",
+    "zig-imports-no-libc": "\n./x.zig:1:1: note: libc headers not available; compilation does not link against libc",
+    "configure-words-broken": "\n(configure: error: for",
     "waf-compiler-missing": "\nThe configuration failed",
     "windows-command-missing": '\nCommand "clang-cl.exe"',
     "pip-too-old-for-editable": '\n(A "pyproject.toml" file was found, but editable mode currently requires a x.py)',

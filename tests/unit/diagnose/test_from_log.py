@@ -916,6 +916,41 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
             id="R's own words",
         ),
         pytest.param(
+            ["moon.c:3: the moon is not round", "ERROR: `moonize' failed"],
+            "line 1: moon.c:3: the moon is not round",
+            id="a tool that failed, named in quotes",
+        ),
+        pytest.param(
+            ["[INFO] building", "stderr: frobcc: cannot read moon.o", "error: at /x/moon.sh:183"],
+            "line 2: frobcc: cannot read moon.o",
+            id="where a script stood when it failed",
+        ),
+        pytest.param(
+            [
+                "* What went wrong:",
+                "Execution failed for task ':app:linkMoon'.",
+                "> moonlink: error: no such moon",
+            ],
+            "line 3: moonlink: error: no such moon",
+            id="gradle's name of the task",
+        ),
+        pytest.param(
+            ["Checking for 'moon' : no", "could not find the moon", "(complete log in /x/build/config.log)"],
+            "line 2: could not find the moon",
+            id="above where waf's log is",
+        ),
+        pytest.param(
+            [
+                " * ERROR: sci-moon/moon-2.8::moons failed (compile phase):",
+                " *   the moon is not full",
+                " * ",
+                " * Call stack:",
+                " *     ebuild.sh, line  125:  Called src_compile",
+            ],
+            "line 2: *   the moon is not full",
+            id="what a package of Portage's says",
+        ),
+        pytest.param(
             ["ImportError: /site/moon.cpython-311-x86_64-linux-gnu.so:", " no such phase: full"],
             "line 1: ImportError: /site/moon.cpython-311-x86_64-linux-gnu.so: no such phase: full",
             id="a message in its own line",
@@ -925,6 +960,21 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
 def test_the_root_line_is_what_the_innermost_layer_said(lines: list[str], root: str) -> None:
     """Not the wrapper above it, and not the class of an exception without its message."""
     assert told(*lines).root == root
+
+
+PROBE = [
+    "gcc -fPIC -I/usr/include/python3.6m -c /tmp/tmpq3kz8a1x.cpp -o tmp/tmpq3kz8a1x.o -std=c++{}",
+    'cc1plus: error: unrecognized command line option "-std=c++{}"',
+]
+
+
+def test_a_flag_that_was_tried_out_did_not_fail_the_build() -> None:
+    """pybind11's example tries one standard after another; only where a compiler knows none of them, that is it."""
+    probe = [line.format(standard) for standard in (17, 14) for line in PROBE]
+    real = ["gcc -fPIC -c src/moon.cpp -o src/moon.o -std=c++11", "src/moon.cpp:7:2: error: #error no moon tonight"]
+    assert "no moon tonight" in told("running build_ext", *probe, *real, "error: command 'gcc' failed").root
+    none = told("running build_ext", *probe, "RuntimeError: Unsupported compiler -- at least C++11 support is needed!")
+    assert none.verdict is Verdict.TOOLCHAIN
 
 
 def test_what_was_said_far_above_the_end_is_still_found() -> None:
@@ -1013,6 +1063,11 @@ def test_a_last_line_that_says_of_something_that_it_is_not_so_is_a_failure(last:
 )
 def test_words_that_end_what_went_well_are_no_failure(last: str) -> None:
     assert told("[1/2] Building CXX object a.o", last).verdict is None
+
+
+@pytest.mark.parametrize("prompt", ["$", "user@host:~/x$", "[ann@moon glsl]$"])
+def test_a_prompt_at_the_end_hides_nothing(prompt: str) -> None:
+    assert "frobcc" in told("python make.py", "Could not find frobcc's moon", prompt).root
 
 
 def test_a_box_at_the_end_counts_as_a_whole() -> None:

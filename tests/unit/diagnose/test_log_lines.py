@@ -51,6 +51,9 @@ KILLED = "nvcc error   : 'cicc' died due to signal 9 (Kill signal)"
         "      │ {}",
         "  ╰─> {}",
         "> {}",
+        "19>{}",
+        "stderr: {}",
+        "STDOUT: {}",
         "0: [12:34:56] \x1b[31m{}\x1b[0m\r",
     ],
 )
@@ -95,6 +98,12 @@ def test_the_heads_of_kernel_lines_are_taken_away(line: str, text: str) -> None:
 def test_what_a_tool_wrote_itself_stays(line: str) -> None:
     """Numbers and brackets at the beginning may be its own; a line of source keeps its number."""
     assert text_of(line.encode()) == line
+
+
+def test_a_message_that_a_terminal_broke_off_is_whole_again() -> None:
+    assert text_of(b"x.cu:3:10: fatal error: moon.h: No such file or") == (
+        "x.cu:3:10: fatal error: moon.h: No such file or directory"
+    )
 
 
 def test_bytes_of_another_encoding_are_shown_as_escapes() -> None:

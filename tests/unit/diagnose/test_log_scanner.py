@@ -56,6 +56,13 @@ def test_what_a_compiler_quotes_tells_a_librarys_header_from_the_projects_own(qu
     assert names(reading)[0] == entry
 
 
+def test_errors_of_what_was_compiled_to_try_something_out_are_told_apart() -> None:
+    said = "cc1plus: error: unrecognized command line option '-std=c++14'\n"
+    tried = read(f"gcc -std=c++14 -c /tmp/tmp1ab2cd3e.cpp -o tmp1ab2cd3e.o\n{said}gcc -std=c++14 -c src/x.cpp\n{said}")
+    assert tried.tried == {2}
+    assert {finding.line for finding in tried.findings} == {2, 4}
+
+
 def test_a_line_of_source_that_raises_is_not_what_was_raised() -> None:
     """A traceback quotes it before the exception itself, whose line is the one to show."""
     reading = read(
