@@ -203,7 +203,7 @@ _GAVE_UP = re.compile(
     r"(?i)^(?:remote:)?\W{0,12}"
     r"(?:the following .{1,60} (?:are|were) (?:not (?:satisfied|met|found|installed)|missing)\b"
     r"|(?:installation|configuration|configure|set-?up|the build) (?:has )?(?:failed|aborted)\b|giving up\b"
-    r"|push rejected\b|do not know how to unpack\b)"
+    r"|push rejected\b|do not know how to unpack\b|[1-9]\d{0,3} packages? failed: )"
 )
 """said by scripts of projects, above what they say of the machine"""
 _BARE = re.compile(
@@ -218,7 +218,7 @@ _DEMANDS = re.compile(
 )
 _NO_REASON = re.compile(
     r"(?i)\bwarning\b|\bnote: |^-- |^checking |\bError \d+$"
-    r"|\b(?:no|0) (?:errors?|failures?|failed|tests? failed|broken|problems?|conflicts?|crash\w*|duplicates?)\b"
+    r"|\b(?:no|0) (?:errors?|failures?|failed|(?:tests?|packages?) failed|broken|problems?|conflicts?|crash\w*|duplicates?)\b"
     r"|\bexit (?:code|status)\b|\bnon-zero\b|\bunfinished jobs\b|\brecipe for target\b"
     r"|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
     r"|\bskipp|: In (?:\w{4,12} )?function "

@@ -1076,6 +1076,13 @@ def test_a_box_at_the_end_counts_as_a_whole() -> None:
     assert "unable to find frob-cc" in verdict.root
 
 
+def test_a_summary_that_counts_what_failed_is_a_failure() -> None:
+    """Of colcon's output people paste the end."""
+    summary = "  1 package failed: moon_kinematics"
+    assert "moon_kinematics" in told("Summary: 3 packages finished [9s]", summary, "  8 packages not processed").root
+    assert told("Summary: 3 packages finished [9s]", "  0 packages failed: ").verdict is None
+
+
 def test_a_reason_goes_before_words_that_only_say_that_something_failed() -> None:
     """fosskers/aura#362."""
     verdict = told(
