@@ -218,7 +218,8 @@ _DEMANDS = re.compile(
 )
 _NO_REASON = re.compile(
     r"(?i)\bwarning\b|\bnote: |^-- |^checking |\bError \d+$"
-    r"|\b(?:no|0) (?:errors?|failures?|failed|(?:tests?|packages?) failed|broken|problems?|conflicts?|crash\w*|duplicates?)\b"
+    r"|\b(?:no|0) (?:errors?|failures?|failed|(?:tests?|packages?) failed|broken|problems?|conflicts?|crash\w*"
+    r"|duplicates?)\b"
     r"|\bexit (?:code|status)\b|\bnon-zero\b|\bunfinished jobs\b|\brecipe for target\b"
     r"|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
     r"|\bskipp|: In (?:\w{4,12} )?function "
