@@ -483,7 +483,7 @@ def failure() -> Landmark:
         [
             *("rror: ", "ERROR: ", "fatal: ", "FATAL: ", "FAILED: ", ": *** [", "Killed", "Traceback (most recent"),
             *(f"{tool} {how} " for tool in _NVIDIAS for how in ("error", "fatal")),
-            *("exit code ", "exit code: ", "exit status ", "exit status: "),
+            *("exit code ", "exit code: ", "exit status ", "exit status: ", ": ExitFailure "),
             *("CMake Error ", "CMake Error:", "a non-zero code: ", " build stopped: ", "BUILD FAILED"),
         ],
         r"^(?:[A-Za-z]{1,40}\.){0,8}[A-Za-z]{0,40}Error: ",
@@ -496,6 +496,7 @@ def failure() -> Landmark:
         r"^Traceback \(most recent call last\)",
         r"^Killed\b|: \d+ Killed ",
         r"(?:exit code|exit status):? -?[1-9]",
+        r": ExitFailure -?[1-9]",
         r"^CMake Error[ :]",
         r"returned a non-zero code: \d",
         r"^ninja: build stopped: ",

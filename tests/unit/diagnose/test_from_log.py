@@ -916,6 +916,16 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
             id="R's own words",
         ),
         pytest.param(
+            ["moonc: cannot find `crater'", "/usr/bin/moonc returned ExitFailure 1 with error message:"],
+            "line 1: moonc: cannot find `crater'",
+            id="what a program of Haskell's says of another",
+        ),
+        pytest.param(
+            ["moonas: moon.s: unknown tide", "fatbinary fatal   : Could not open input file '/tmp/moon.cubin'"],
+            "line 1: moonas: moon.s: unknown tide",
+            id="a file that is not there, for a step before did not make it",
+        ),
+        pytest.param(
             ["moon.c:3: the moon is not round", "ERROR: `moonize' failed"],
             "line 1: moon.c:3: the moon is not round",
             id="a tool that failed, named in quotes",
