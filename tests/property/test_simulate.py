@@ -15,7 +15,7 @@ from builddoctor.simulate.result import Host, Rules
 from builddoctor.simulate.shipped import ExactEstimator, scheduler
 from builddoctor.simulate.workload import PhaseWork, UnitWork, Workload, lower_bound_s
 from support.examples import examples
-from support.workloads import disturbed
+from support.workloads import at_peaks, disturbed
 
 SHARES = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda point: (point[0] / 20, point[1] / 20))
 PHASES = st.builds(
@@ -75,7 +75,10 @@ class Watched:
 def test_memory_is_conserved_and_no_work_is_lost_when_sizes_are_known(
     workload: Workload, host: Host, jobs: int | None
 ) -> None:
-    """Exact estimates: never beyond the budget, no kill, every phase once, and never faster than is possible."""
+    """Exact estimates of phases that hold their peaks from their starts on: never beyond the budget, no kill, every
+    phase once, never faster than is possible. What falls is told by time, and more phases than cores make that longer.
+    """
+    workload = at_peaks(workload)
     watched = Watched(scheduler(host, ExactEstimator(workload)))
     result = simulate(workload, watched, host, Rules(jobs=jobs, sample_s=None))
     assert result.completed

@@ -57,7 +57,7 @@ class Told:
 @examples(2000)
 @given(
     slots=st.integers(2, 8),
-    giant_mib=st.floats(500, 1000),
+    giant_mib=st.floats(600, 1000),
     longer_s=st.floats(0.0, 60),
     small_mib=st.floats(100, 600),
     small_s=st.floats(0.5, 30),
@@ -68,7 +68,7 @@ def test_a_giant_starts_beside_a_stream_of_small_phases(
 ) -> None:
     """Small ones ask again as soon as they end; it is no less urgent, and so many seconds later it runs.
 
-    In the order of lengths. One that was searched for may have it wait for the end of all units that are known.
+    It takes no less memory than they do, either, which counts beside time.
     """
     giant_s = small_s + longer_s
     scheduler = scheduler_of(Told(), slots=slots, budget_mib=BUDGET_MIB)

@@ -17,7 +17,7 @@ from statistics import median
 
 from builddoctor.core.past import Course
 from builddoctor.core.phase import PhaseKind
-from builddoctor.estimation.course import course_of_text
+from builddoctor.estimation.course import LEAST_LOOKS, LEAST_MIB, LEAST_S, course_of_text
 
 USUAL: Mapping[PhaseKind, Course] = {
     PhaseKind.PREPROCESS: course_of_text("62:90 125:242 250:375 375:508 500:653 625:776 688:903 1000:1000"),
@@ -33,11 +33,6 @@ AT_ONCE: Course = ((1.0, 1.0),)
 
 LEAST_OF_KIND = 3
 """Phases of a kind to watch before it is judged by them."""
-
-LEAST_S = 0.8
-LEAST_MIB = 150.0
-LEAST_LOOKS = 4
-"""Of a shorter or smaller phase, or one that was looked at less often, the samples show nothing."""
 
 KEPT = 16
 
@@ -73,8 +68,11 @@ class KindCourses:
             self._evenness[kind] = _even(usual)
             self._courses[kind] = _fitted(USUAL.get(kind, AT_ONCE), usual)
 
-    def course(self, kind: PhaseKind) -> Course:
-        """In shares of a phase's time and of its peak."""
+    def course(self, kind: PhaseKind, *, peak_mib: float, wall_s: float) -> Course:
+        """Of a phase of which this is expected, in shares of its time and of its peak. What is shorter or smaller than
+        any that was watched counts with its peak."""
+        if wall_s < LEAST_S or peak_mib < LEAST_MIB:
+            return AT_ONCE
         return self._courses.get(kind, AT_ONCE)
 
     def evenness(self, kind: PhaseKind) -> float:

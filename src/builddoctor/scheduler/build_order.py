@@ -34,8 +34,9 @@ class BuildOrder:
         for each in to_come:
             work_s += each.wall_s
             memory_s += each.wall_s * each.peak_mib
-        if work_s > 0.0 and budget_mib > 0.0:
-            self._weights[unit_id] = 1.0 + MEMORY_SHARE * self._slots * memory_s / (budget_mib * work_s)
+        if budget_mib * work_s > 0.0:
+            memory_cores = self._slots * min(1.0, memory_s / (budget_mib * work_s))
+            self._weights[unit_id] = 1.0 + MEMORY_SHARE * memory_cores
 
     def ended(self, unit_id: str) -> None:
         """Nothing of it will be asked again."""

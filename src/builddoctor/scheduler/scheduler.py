@@ -527,8 +527,9 @@ class Scheduler:
 
     def _course(self, waiting: Waiting) -> Course:
         """What it will hold while it runs, with slack."""
-        course = waiting.course or self._kinds.course(waiting.phase.kind)
-        return with_slack(course, self._estimator.wall_s(waiting.phase))
+        wall_s, peak_mib = self._estimator.wall_s(waiting.phase), waiting.estimate.peak_mib
+        course = waiting.course or self._kinds.course(waiting.phase.kind, peak_mib=peak_mib, wall_s=wall_s)
+        return with_slack(course, wall_s)
 
     # -- other machines ----------------------------------------------------------------------------------------
 

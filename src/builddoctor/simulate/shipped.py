@@ -7,6 +7,7 @@ Does *not* cover: the file of the history (``history``). The simulator touches n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -14,14 +15,14 @@ from builddoctor.core.events import Fact
 from builddoctor.core.past import Course, PastUnit, UnitKey
 from builddoctor.core.phase import Estimate, ExpectedPhase, Outcome, Phase
 from builddoctor.core.settings import SchedulerSettings
+from builddoctor.estimation.course import fewer
 from builddoctor.estimation.estimator import Estimator, LearningEstimator
-from builddoctor.estimation.kind_courses import AT_ONCE
 from builddoctor.estimation.past import RAISE_FACTOR
 from builddoctor.scheduler.budget import slots, window
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.simulate.engine import Known, simulate
 from builddoctor.simulate.result import Host, Result, Rules
-from builddoctor.simulate.workload import PhaseWork, Workload, unit_id
+from builddoctor.simulate.workload import PhaseWork, Workload, course_of, unit_id
 
 
 def scheduler(host: Host, estimator: Estimator | None = None, *, until_s: float | None = None) -> Scheduler:
@@ -89,7 +90,10 @@ class ExactEstimator:
     def course(self, phase: Phase) -> Course:
         """A phase without a curve may hold its peak from its start on."""
         work = self._remaining(phase)[0]
-        return work.steps or (() if work.curve else AT_ONCE)
+        if work.steps:
+            return work.steps
+        points = (*course_of(work, "flat"), (1.0, 0.0))
+        return tuple(fewer((until, max(before, held)) for (_, before), (until, held) in pairwise(points)))
 
     @property
     def pace(self) -> float:

@@ -50,26 +50,34 @@ def at(course: Course, moment: float) -> float:
 def test_a_kind_has_its_usual_course_until_some_of_it_were_seen() -> None:
     """And what is seldom met takes all at its start."""
     kinds = seen(*[0.3] * (LEAST_OF_KIND - 1))
-    assert kinds.course(PhaseKind.CICC) == USUAL[PhaseKind.CICC]
-    assert kinds.course(PhaseKind.LINK) == AT_ONCE
+    assert kinds.course(PhaseKind.CICC, peak_mib=1000.0, wall_s=10.0) == USUAL[PhaseKind.CICC]
+    assert kinds.course(PhaseKind.LINK, peak_mib=1000.0, wall_s=10.0) == AT_ONCE
+
+
+@pytest.mark.parametrize(("peak_mib", "wall_s"), [(1000.0, 0.5), (100.0, 10.0)])
+def test_what_is_too_short_or_small_to_be_watched_counts_with_its_peak(peak_mib: float, wall_s: float) -> None:
+    """What is usual was seen of longer and larger ones."""
+    assert KindCourses().course(PhaseKind.HOST, peak_mib=peak_mib, wall_s=wall_s) == AT_ONCE
 
 
 @pytest.mark.parametrize("mean", [0.65, 0.75, 0.85])
 def test_a_course_is_fitted_to_what_was_held_on_average(mean: float) -> None:
     """With the shape that is usual."""
-    course = seen(*[mean] * LEAST_OF_KIND).course(PhaseKind.CICC)
+    course = seen(*[mean] * LEAST_OF_KIND).course(PhaseKind.CICC, peak_mib=1000.0, wall_s=10.0)
     assert mean_of(course) == pytest.approx(mean)
     assert is_shape(course)
 
 
 def test_what_takes_all_at_its_start_is_believed() -> None:
     """Looks do not see the first moment."""
-    assert {share for _, share in seen(*[0.96] * LEAST_OF_KIND).course(PhaseKind.CICC)} == {1.0}
+    assert {
+        share for _, share in seen(*[0.96] * LEAST_OF_KIND).course(PhaseKind.CICC, peak_mib=1000.0, wall_s=10.0)
+    } == {1.0}
 
 
 def test_a_course_is_not_lowered_without_end() -> None:
     """However little was held on average: something is, and the shape is only the usual one."""
-    low = seen(*[0.01] * LEAST_OF_KIND).course(PhaseKind.PTXAS)
+    low = seen(*[0.01] * LEAST_OF_KIND).course(PhaseKind.PTXAS, peak_mib=1000.0, wall_s=10.0)
     assert all(0.0 < share <= 1.0 for _, share in low)
     assert mean_of(low) > 0.5
 
@@ -87,7 +95,7 @@ def test_short_and_small_phases_show_nothing(changed: dict[str, float]) -> None:
     for _ in range(5):
         kinds.ended(PhaseKind.CICC, **{"area_mib_s": 5.0, "looks": 50, "peak_mib": 1000.0, "wall_s": 10.0, **changed})  # type: ignore[arg-type]
     assert kinds.evenness(PhaseKind.CICC) == 0.0
-    assert kinds.course(PhaseKind.CICC) == USUAL[PhaseKind.CICC]
+    assert kinds.course(PhaseKind.CICC, peak_mib=1000.0, wall_s=10.0) == USUAL[PhaseKind.CICC]
 
 
 def test_how_evenly_a_kind_grows_is_its_own() -> None:
