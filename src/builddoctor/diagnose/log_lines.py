@@ -225,6 +225,8 @@ _PREFIXES = (
     r"(?:-- )?\*{3} {1,12}(?=\w)",
     # who handed it on, in brackets, before what only a tool says
     r"\[[^\]\[]{1,40}\] {1,8}(?=CMake Error|[\w./+-]{1,80}: (?:fatal )?error|(?:[Ee]rror|ERROR|fatal): |make: \*)",
+    # Ant's task, which Maven hands on
+    r"(?:\[(?:INFO|ERROR|WARNING)\] {1,8})?\[(?:exec|java|cc|apply)\](?: |$)",
     # npm and node-gyp, of what they start
     r"(?:npm (?:ERR!|error)|gyp ERR!)(?: gyp ERR!)?(?: stack)? ",
     # srun --label, mpirun --tag-output, torchrun, ray

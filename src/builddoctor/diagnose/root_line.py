@@ -99,6 +99,14 @@ CHAIN_LINES = 6
 """from an error to the last of what it names as its causes"""
 
 
+LAST_WORD = "compilation-terminated"
+
+
+def _stopped_before(reading: Reading, line: int) -> Finding | None:
+    """A compiler's last word shortly before a wrapper: how many errors it counted, where a copy left them out."""
+    return innermost(each for each in reading.findings if each.entry == LAST_WORD and 0 < line - each.line <= NEAR)
+
+
 def _wraps(found: Finding) -> bool:
     return found.entry == WRAPPER or _WRAPS.search(found.text) is not None
 
@@ -188,7 +196,7 @@ _OVER = re.compile(
     r"(?i)\b(?:(?:did|could|was|were|has|have)(?: not|n['\u2019]t)|not enough|exceeded|does not contain"
     r"|longer than the maximum|truncated|timed out|crashed|g[ai]v(?:e|ing) up|shutdown signal"
     r"|(?:been|was) (?:terminated|cancell?ed|killed|shut down)"
-    r"|(?:job|build|step|operation) (?:terminated|cancell?ed))\b|\bERR!"
+    r"|(?:job|build|step|operation) (?:terminated|cancell?ed))\b|\bERR!|^cancell?ed[.!]?$"
     r"|\b(?:konnte nicht|nicht (?:gefunden|möglich|definiert)|introuvable|impossible de|non défini|no se pudo"
     r"|no se encontr|não (?:foi possível|encontrad)|non (?:trovat|è stato possibile)|nie można"
     r"|не (?:удалось|найден|осталось|определ))"
@@ -222,7 +230,7 @@ _NO_REASON = re.compile(
     r"|duplicates?)\b"
     r"|\bexit (?:code|status)\b|\bnon-zero\b|\bunfinished jobs\b|\brecipe for target\b"
     r"|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
-    r"|\bskipp|: In (?:\w{4,12} )?function "
+    r"|\bskipp|: In (?:\w{4,12} )?function |^# --error 0x"
 )
 
 
@@ -248,6 +256,8 @@ _WRAPS = re.compile(
     r"|^\* What went wrong: (?:A problem occurred \w{5,15}ing \S{1,30}|Execution failed for task) '.{1,100}'\.$"
     r"|^\* ERROR: \S{1,200} failed \(\w{1,20} phase\):$|^(?:>>> )?Failed to emerge \S"
     r"|^ERROR: \S{1,300}BUILD(?:\.bazel)?:\d{1,6}:\d{1,4}: .{1,300} failed:? \(Exit \d|^Exception in thread "
+    r"|\bnvcc error while executing "
+    r"|\b[Ff]ailed to (?:build|compile|load)\b.{0,200}\b[Dd]etails:$"
 )
 """what says that something failed, and never why"""
 _OPENS = re.compile(
@@ -282,7 +292,7 @@ LINES_OF_A_BOX = 12
 _NOT_SAID = re.compile(
     r"^(?:\S{0,80}|\[[^\]]{1,80}\])[$#>]$|^status \d+$|^at [\w.<>`$/ ]{1,200}[(\[]|^[-*•] \S{1,80}$"
     r"|^Post job cleanup|^(?:Cleaning up|Terminate) orphan |: recipe for target '"
-    r"|^\(?(?:complete|full|detailed) (?:log|output)s? "
+    r"|^\(?(?:[Aa]n? )?(?:complete|full|detailed) (?:log|output)s? |^[\w./\\:~-]{1,300}\.log$"
 )
 """prompts, ends of "exit status", frames of a stack, items of a list, where a log is, and what CI does at its end"""
 
@@ -327,6 +337,9 @@ def _said_near(reading: Reading, line: int, *, reasons_alone: bool = False) -> F
     after = [each for each in others if each[0] > begin][:NEAR] if _SAYS_BELOW.match(lines.get(line, "")) else []
     if (reason := next(_reasons([*after, *(handed_on or before)], reasons_alone=reasons_alone), None)) is not None:
         return _shown(*reason)
+    ended = handed_on[-1][0] if handed_on else line
+    if reasons_alone and (stopped := _stopped_before(reading, ended)) is not None:
+        return stopped
     # In no known words: the last that the tool printed.
     if handed_on:
         said = handed_on

@@ -1232,3 +1232,48 @@ def test_marks_of_markdown_come_off() -> None:
     bold = told("**nvcc fatal   : Unknown option '-march=native'**")
     assert bold.why == told("nvcc fatal   : Unknown option '-march=native'").why
     assert bold.verdict is Verdict.TOOLCHAIN
+
+
+def test_a_compilers_last_word_where_a_copy_left_out_its_errors() -> None:
+    """A build script that quotes nvcc's command says less, and so does nvcc's own mark below its errors."""
+    said = told(
+        "error: failed to run custom build command for `kernels v0.3.3`",
+        "Caused by:",
+        "  --- stderr",
+        '  62 errors detected in the compilation of "kernels/a.cu".',
+        "  # --error 0x1 --",
+        "  thread '<unnamed>' panicked at src/lib.rs:262:21:",
+        '  nvcc error while executing compiling: "nvcc" "-c" "kernels/a.cu"',
+        "  # stdout",
+        "  # stderr",
+    )
+    assert said.verdict is Verdict.UNKNOWN
+    assert said.root.endswith('62 errors detected in the compilation of "kernels/a.cu".')
+
+
+def test_a_warning_that_only_announces_details_is_not_what_failed() -> None:
+    said = told(
+        "x.py:50: UserWarning: Failed to build kernels for x. Falling back to the slow ones. Details:",
+        "RuntimeError: Error building extension 'x': ninja: error: build.ninja:5: expected '=', got ':'",
+    )
+    assert said.verdict is Verdict.TOOLCHAIN
+    assert "ninja: error: " in said.root
+
+
+def test_npm_that_was_canceled_has_failed() -> None:
+    """Its last words are where its log is."""
+    last = "npm ERR!     /home/x/.npm/_logs/2024-08-19T09_11_22_401Z-debug-0.log"
+    said = told("npm ERR! canceled", "", "npm ERR! A complete log of this run can be found in:", last)
+    assert said.verdict is Verdict.UNKNOWN
+    assert said.root == "line 1: canceled"
+
+
+def test_a_program_that_refuses_its_options_is_inside_of_what_started_it() -> None:
+    said = told(
+        "curl: option --url: blank argument where content is expected",
+        "curl: try 'curl --help' for more information",
+        "subprocess.CalledProcessError: Command '['curl', '--url', '']' returned non-zero exit status 2.",
+        "CMake Error at CMakeLists.txt:61 (message):",
+        "  Failed to fetch third party packages: 1",
+    )
+    assert "curl: option --url" in said.root

@@ -240,6 +240,12 @@ def test_what_lines_say_alike_is_theirs(lines: tuple[str, ...]) -> None:
     assert [text_of(line) for line in lines_of(log)][:-1] == [text_of(line.encode()) for line in lines]
 
 
+def test_ants_task_comes_off_with_mavens_mark() -> None:
+    assert text_of(b"[INFO]      [exec]   Unknown CMake command") == "Unknown CMake command"
+    assert text_of(b"     [exec] make: *** [all] Error 2") == "make: *** [all] Error 2"
+    assert text_of(b"[INFO] [stdout] x") != "x"
+
+
 def lines_of(log: bytes) -> list[bytes]:
     blocks = Blocks()
     return b"".join([*blocks.feed(log), *blocks.rest()]).splitlines()
