@@ -208,7 +208,7 @@ _PREFIXES = (
     # MSBuild of several projects at once: the project's number
     r"\d{1,4}>(?![&>\d])",
     # docker compose; a number instead of a name would be a line of source that gcc shows
-    r"[A-Za-z][\w.-]{0,60} {1,20}\| ",
+    r"[A-Za-z][\w.-]{0,60} {1,20}\|(?: |$)",
     # Jenkins, dmesg -T, and others: something with a time of day
     r"\[[^\]\[]{0,40}\d\d:\d\d:\d\d[^\]\[]{0,30}\]:? ?",
     r"\d\d:\d\d:\d\d(?:[.,]\d{1,6})?(?: |$)",
@@ -235,7 +235,7 @@ _PREFIXES = (
     # vLLM's and others' loggers
     r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]\s]{1,80}\] ",
     r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>: ?",
-    r"\((?:[\w.]{1,60} )?pid=\d{1,8}(?:, ip=[\d.]{1,15})?\) ",
+    r"\((?:[\w.]{1,60} )?pid=\d{1,8}(?:, ip=[\d.]{1,15})?\)(?: |$)",
     # pip's and rattler's trees, quoted text
     "(?:[│┆╰╭├└─┌>\u00d7╯╮▶|] {0,4})+",
     r"(?:`|\+)-+> ",
@@ -259,6 +259,7 @@ CUT_OFF, NOT_CUT_OFF = "No such file or", " directory"
 """a terminal or a mail broke the line there"""
 _TIME = re.compile(r"(?<![\w:.])\d\d:\d\d(?!\d)")
 _TIMED = re.compile(r"(?<![\w:.])0:0")
+_NUMBER = re.compile(r"\d+")
 _NO_WRAPPING = re.compile(
     r"(?i)error|fatal|warning|note:|fail|kill|abort|traceback|file|cannot|undefined|\.\w{1,4}[:(]\d|"
     r"\.(?:obj|o|lib|cpp|cc|c|cu) ?: |^\[ *\d+[/%]|^-- "
@@ -310,11 +311,15 @@ def wrapping_of(block: bytes) -> re.Pattern[bytes] | None:
     lines = block.split(b"\n") if len(block) <= LONGEST_LINE else [*first, *last]
     texts = [text for line in lines if (text := text_of(line))]
     shapes = Counter(front for text in texts for front in set(_fronts(text)))
-    common = [front for front, count in shapes.items() if count >= _least(front, len(texts))]
+    # What stands in front of an empty line lost its blank.
+    alone = Counter(_NUMBER.sub("0", text) for text in texts)
+    common = [front for front, count in shapes.items() if count + alone[front.rstrip()] >= _least(front, len(texts))]
     if not common:
         return None
     longest = sorted(common, key=len, reverse=True)[:MOST_FRONTS]
-    fronts = "|".join(re.escape(each).replace("0", r"\d+") for each in longest)
+    fronts = "|".join(
+        re.escape(each).replace("0", r"\d+") for front in longest for each in (front, f"{front.rstrip()}\n")
+    ).replace("\\\n", r"(?=\r?$)")
     known = _PREFIX.pattern.replace(r"\ufeff", "\ufeff")
     return re.compile(rf"(?m)^[ \t]*(?:(?:{known})[ \t]*){{0,{MOST_PREFIXES}}}(?:{fronts})".encode())
 
@@ -332,7 +337,7 @@ def _fronts(text: str) -> Iterator[str]:
         front = text[: mark.end()]
         if _NO_WRAPPING.search(front) and not _TIME.search(front):
             return
-        yield re.sub(r"\d+", "0", front)
+        yield _NUMBER.sub("0", front)
 
 
 def without_sequences(text: bytes) -> bytes:

@@ -246,6 +246,14 @@ def test_ants_task_comes_off_with_mavens_mark() -> None:
     assert text_of(b"[INFO] [stdout] x") != "x"
 
 
+def test_what_stands_in_front_of_empty_lines_too() -> None:
+    """It lost its blank there, and is the same for all that."""
+    said = ["a", "", "CMake Error at x.cmake:4 (f):", "  Could not find it", "", "", "b"]
+    log = "".join(f"[Build] {line}".rstrip() + "\n" for line in said).encode()
+    assert [line.decode() for line in lines_of(log)] == said
+    assert text_of(b"web-1  |") == text_of(b"(raylet pid=4711)") == ""
+
+
 def lines_of(log: bytes) -> list[bytes]:
     blocks = Blocks()
     return b"".join([*blocks.feed(log), *blocks.rest()]).splitlines()
