@@ -145,7 +145,7 @@ def _simulated(
         sample_s=sample_s,
         quiet_s=max(Rules().quiet_s, sample_s),
     )
-    estimator = ExactEstimator(work, margin=margin)
+    estimator = ExactEstimator(work, margin=margin, growth=rules.growth)
     rules = with_ways(rules) if nodes else rules
     return as_shipped(work, machine, estimator=estimator, rules=rules, first=all_seen(nodes), until_s=until_s)
 

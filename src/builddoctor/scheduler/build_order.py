@@ -1,11 +1,11 @@
-"""The order of units: the longest remaining path first, and of those alike the one that takes most memory. Pure.
+"""The order of units: the longest remaining path first; where that is a guess, memory counts beside it. Pure.
 
 Covers: priorities of phases and units.
 Does *not* cover: admission itself (``scheduler.admission``), or what is expected of units (``estimation.estimator``).
 
-Memory counts because units that need much of it wait for it, however long they take. With a bounded local search over
-orders builds were 4 to 8 % shorter where times are exact and phases flat; with real courses, and times that are off by
-a tenth, no order that was found beats this one (docs/adr/0034).
+What takes more memory mostly takes longer than was guessed. With a bounded local search over orders builds were 4 to
+8 % shorter where times are exact and phases flat; with real courses, and times that are off by a tenth, no order that
+was found beats this one (docs/adr/0034).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class BuildOrder:
         self._weights: dict[str, float] = {}
 
     def weigh(self, unit_id: str, to_come: Iterable[ExpectedPhase], *, budget_mib: float) -> None:
-        """What is expected of a unit from now on."""
+        """What is guessed of a unit from now on; of one that is known there is nothing to say."""
         work_s = memory_s = 0.0
         for each in to_come:
             work_s += each.wall_s

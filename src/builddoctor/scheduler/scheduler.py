@@ -311,7 +311,6 @@ class Scheduler:
     def _unit_began(self, event: UnitBegan) -> list[Decision]:
         unit = event.unit
         self._estimator.know(unit.unit_id, key=event.key, past=event.past, archs=unit.archs, teaches=event.teaches)
-        self._order.weigh(unit.unit_id, self._estimator.outlook(unit.unit_id, None), budget_mib=self._budget_mib)
         if event.held:
             self._release.registered(unit, event.at_s)
         return self._release_units(event.at_s)
@@ -508,10 +507,11 @@ class Scheduler:
         self._excused.pop(phase_id, None)
 
     def _wait(self, phase: Phase, estimate: Estimate, now_s: float, *, solo: bool = False) -> Waiting:
-        to_come = self._estimator.outlook(phase.unit_id, phase)
         wall_s = self._estimator.wall_s(phase)
-        own = ExpectedPhase(estimate.peak_mib, estimate.spread_mib, wall_s)
-        self._order.weigh(phase.unit_id, (own, *to_come), budget_mib=self._budget_mib)
+        if not self._estimator.outlook(phase.unit_id, None):
+            own = ExpectedPhase(estimate.peak_mib, estimate.spread_mib, wall_s)
+            to_come = self._estimator.outlook(phase.unit_id, phase)
+            self._order.weigh(phase.unit_id, (own, *to_come), budget_mib=self._budget_mib)
         waiting = Waiting(
             phase=phase,
             estimate=estimate,

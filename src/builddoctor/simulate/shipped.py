@@ -22,7 +22,7 @@ from builddoctor.scheduler.budget import slots, window
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.simulate.engine import Known, simulate
 from builddoctor.simulate.result import Host, Result, Rules
-from builddoctor.simulate.workload import PhaseWork, Workload, course_of, unit_id
+from builddoctor.simulate.workload import Growth, PhaseWork, Workload, course_of, unit_id
 
 
 def scheduler(host: Host, estimator: Estimator | None = None, *, until_s: float | None = None) -> Scheduler:
@@ -62,13 +62,15 @@ def as_shipped(
 class ExactEstimator:
     """Peaks and times of ``workload``. Phases are told apart by their unit and the order in which it asks for them.
 
-    ``margin``: the bound lies this share above the peak.
+    ``margin``: the bound lies this share above the peak. ``growth``: of phases without a course; where they grow it
+    knows no more than what is usual of them.
     """
 
-    def __init__(self, workload: Workload, *, margin: float = 0.0) -> None:
+    def __init__(self, workload: Workload, *, margin: float = 0.0, growth: Growth = "flat") -> None:
         self._phases = {unit_id(index): unit.phases for index, unit in enumerate(workload.units)}
         self._before = {unit_id(index): phase for index, phase in enumerate(workload.preprocessed_by)}
         self._margin = margin
+        self._growth = growth
         self._asked: dict[str, int] = {}
         self._at: dict[int, int] = {}
         self._floor_mib: dict[int, float] = {}
@@ -88,9 +90,8 @@ class ExactEstimator:
         """Nothing is learned that could be forgotten."""
 
     def course(self, phase: Phase) -> Course:
-        """A phase without a curve may hold its peak from its start on."""
         work = self._remaining(phase)[0]
-        if work.steps:
+        if work.steps or (not work.curve and self._growth != "flat"):
             return work.steps
         points = (*course_of(work, "flat"), (1.0, 0.0))
         return tuple(fewer((until, max(before, held)) for (_, before), (until, held) in pairwise(points)))

@@ -81,7 +81,7 @@ def what_if(picture: Picture) -> WhatIf | None:
                 sample_s=sample_s,
                 quiet_s=max(Rules().quiet_s, sample_s),
             )
-            exact = ExactEstimator(workload, margin=MARGIN)
+            exact = ExactEstimator(workload, margin=MARGIN, growth=rules.growth)
             ours = as_shipped(workload, host, estimator=exact, rules=rules)
             plain = fixed(workload, host, count, msgspec.structs.replace(rules, jobs=count))
             scenarios.append(
