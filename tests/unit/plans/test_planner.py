@@ -178,7 +178,7 @@ def test_spread_of_runs_widens_the_ranges() -> None:
 
 
 def test_the_peak_stays_below_the_budget() -> None:
-    """builddoctor admits within it; a phase of which no course is known may hold more than is usual, within the reserve."""
+    """builddoctor admits within it; a phase of which no course is known may hold more than is usual."""
     made = plan(engine(), host(4, 8192.0, budget_mib=7400.0, reserve_mib=792.0))
     assert made.peak_mib <= 7400.0
     assert made.peak_mib <= made.peak_range_mib.high <= 7400.0 + 0.2 * 792.0
