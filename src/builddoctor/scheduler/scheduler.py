@@ -64,7 +64,7 @@ from builddoctor.core.phase import STORE, THRIFTY_TOOLS, Estimate, ExpectedPhase
 from builddoctor.core.settings import SchedulerSettings
 from builddoctor.core.verdict import Verdict
 from builddoctor.estimation.estimator import Estimator
-from builddoctor.estimation.kind_courses import KindCourses
+from builddoctor.estimation.kind_courses import AT_ONCE, KindCourses
 from builddoctor.estimation.past import RAISE_FACTOR
 from builddoctor.scheduler.admission import Admission
 from builddoctor.scheduler.brake import Brake
@@ -161,6 +161,8 @@ class Scheduler:
         )
         self._running = RunningSet()
         self._kinds = KindCourses()
+        self._looked = False
+        """phases are looked at while they run: what is more than usual shows before it is too late"""
         self._runaways = RunawayWatch(settings.runaway)
         self._brake = Brake(self._running, self._ahead)
         self._guard = OomGuard(self._running, self._runaways, self._brake)
@@ -528,7 +530,10 @@ class Scheduler:
     def _course(self, waiting: Waiting) -> Course:
         """What it will hold while it runs, with slack."""
         wall_s, peak_mib = self._estimator.wall_s(waiting.phase), waiting.estimate.peak_mib
-        course = waiting.course or self._kinds.course(waiting.phase.kind, peak_mib=peak_mib, wall_s=wall_s)
+        course = waiting.course
+        if not course:
+            usual = self._kinds.course(waiting.phase.kind, peak_mib=peak_mib, wall_s=wall_s)
+            course = usual if self._looked else AT_ONCE
         return with_slack(course, wall_s)
 
     # -- other machines ----------------------------------------------------------------------------------------
@@ -664,6 +669,7 @@ class Scheduler:
 
     def _memory_sampled(self, event: MemorySampled) -> list[Decision]:
         now_s = event.at_s
+        self._looked = self._looked or bool(event.rss_mib)
         headroom_mib, budget = self._effective(event.headroom_mib, event.budget_mib, event.held_mib, event.reserve_mib)
         self._ungated_share_mib = self._share_beside_ungated(budget, now_s)
         self._budget_mib = min(budget, event.held_mib) if self._thrash_state is ThrashState.HOLD else budget
