@@ -17,8 +17,8 @@ from builddoctor.core.events import (
     UnitBegan,
     UnitEnded,
 )
-from builddoctor.core.past import PastPhase, PastUnit, Seen, UnitKey
-from builddoctor.core.phase import Estimate, Outcome, PhaseKind
+from builddoctor.core.past import Course, PastPhase, PastUnit, Seen, UnitKey
+from builddoctor.core.phase import Estimate, Outcome, Phase, PhaseKind
 from builddoctor.estimation.estimator import LearningEstimator
 from builddoctor.scheduler.scheduler import DRAIN_AFTER_S, Scheduler
 from support.schedulers import handle, scheduler_of
@@ -276,3 +276,31 @@ def test_what_is_expected_of_a_phase_is_said_when_it_asks() -> None:
     """The trace has it, whether the phase may start at once or waits."""
     first = make({1: 123}).handle(asked(1))[0]
     assert first == Queue(phase_id=1, estimate=Estimate(peak_mib=123, spread_mib=0.0, source="table"))
+
+
+class FirstBuild(TableEstimator):
+    """No earlier build shows what its phases hold."""
+
+    def course(self, phase: Phase) -> Course:
+        return ()
+
+
+@pytest.mark.parametrize(("looked", "started"), [(True, [2]), (False, [])])
+def test_a_first_build_goes_by_what_is_usual_while_phases_are_looked_at(*, looked: bool, started: list[int]) -> None:
+    """`cicc` has given back half of its 900 MiB by nine tenths of its time. Unseen it counts with all of them."""
+    scheduler = scheduler_of(FirstBuild({1: 900, 2: 500}, {1: 40.0, 2: 2.0}), slots=2, budget_mib=1000.0)
+    if looked:
+        feed(scheduler, sampled({7: 0.0}, headroom_mib=1000))
+    feed(scheduler, asked(1))
+    if looked:
+        feed(scheduler, sampled({1: 450}, headroom_mib=650), 18.0)
+    assert admitted(feed(scheduler, asked(2), 18.0)) == started
+
+
+def test_what_is_too_short_to_be_watched_counts_with_its_peak() -> None:
+    """The same, but that what waits takes half a second: it may hold all of it at once, beside what is held now."""
+    scheduler = scheduler_of(FirstBuild({1: 900, 2: 600}, {1: 40.0, 2: 1.0}), slots=2, budget_mib=1000.0)
+    feed(scheduler, sampled({7: 0.0}, headroom_mib=1000))
+    feed(scheduler, asked(1))
+    feed(scheduler, sampled({1: 450}, headroom_mib=650), 18.0)
+    assert admitted(feed(scheduler, asked(2), 18.0)) == []
