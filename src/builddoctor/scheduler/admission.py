@@ -12,9 +12,8 @@ import math
 from collections.abc import Callable, Iterable
 
 from builddoctor.core.events import HoldReason
-from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, Phase, PhaseKind
-from builddoctor.scheduler.course_forecast import CourseForecast, CourseForecasts, Outlook, Steps, ahead
+from builddoctor.scheduler.course_forecast import Ahead, CourseForecast, CourseForecasts, Outlook, Steps
 from builddoctor.scheduler.running_set import SURE_SHARE, Load, Running, RunningSet, risk_share
 from builddoctor.scheduler.wait_queue import KeptPlace, Waiting
 
@@ -26,8 +25,8 @@ ESTIMATES = 16
 
 
 class Admission:
-    """What is left of ``slots`` places and of ``allowed_mib``. ``wall_s``: of a phase; ``urgency``: of a unit with so
-    much to do."""
+    """What is left of ``slots`` places and of ``allowed_mib``. ``steps``: of a phase that waits; ``ahead``: of one that
+    runs; ``urgency``: of a unit with so much to do."""
 
     def __init__(
         self,
@@ -38,15 +37,15 @@ class Admission:
         cores: int,
         allowed_mib: float,
         evenness: Callable[[PhaseKind], float],
-        course: Callable[[Waiting], Course],
-        wall_s: Callable[[Phase], float],
+        steps: Callable[[Waiting], Steps],
+        ahead: Ahead,
         urgency: Callable[[str, float], float],
         now_s: float,
     ) -> None:
         self._running = running.values()
         self._kept = sorted(kept, key=lambda each: each.urgency)
         self._slots, self._cores, self._allowed_mib = slots, cores, allowed_mib
-        self._evenness, self._course, self._wall_s = evenness, course, wall_s
+        self._evenness, self._steps, self._ahead_of = evenness, steps, ahead
         self._urgency, self._now_s = urgency, now_s
         # What runs, and the places kept for units that are more urgent than the phase that was reached.
         self._load = running.load(evenness)
@@ -122,9 +121,8 @@ class Admission:
         if self._tries <= 0:
             return False
         self._tries -= 1
-        steps = self._steps(waiting.phase, self._course(waiting), waiting.estimate.peak_mib)
         within_mib = self._allowed_mib - self._kept_mib - self._load_with(waiting).risk_mib
-        return self._forecast_for(waiting.urgency).fits(steps, within_mib)
+        return self._forecast_for(waiting.urgency).fits(self._steps(waiting), within_mib)
 
     def _forecast_for(self, urgency: float) -> CourseForecast:
         """What running phases will hold, for a phase of this urgency: what more urgent units free is not for it."""
@@ -133,17 +131,5 @@ class Admission:
         return self._ahead.beside(urgency)
 
     def _outlook(self, run: Running) -> Outlook:
-        elapsed_s = run.ran_s(self._now_s)
-        steps = self._steps(run.phase, run.course, run.expected_mib, now_mib=run.rss_mib, elapsed_s=elapsed_s)
-        return Outlook(self._urgency(run.phase.unit_id, run.left_after_s), steps, run.expected_mib)
-
-    def _steps(
-        self, phase: Phase, course: Course, peak_mib: float, *, now_mib: float = 0.0, elapsed_s: float = 0.0
-    ) -> Steps:
-        return ahead(
-            course,
-            now_mib=now_mib,
-            peak_mib=peak_mib,
-            elapsed_s=elapsed_s,
-            wall_s=self._wall_s(phase),
-        )
+        urgency = self._urgency(run.phase.unit_id, run.left_after_s)
+        return Outlook(urgency, self._ahead_of(run, self._now_s), run.expected_mib)

@@ -13,10 +13,10 @@ Measured (docs/adr/0033): to end what has stood for as long as it had worked mak
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from builddoctor.core.events import ContinueReason, Resume, Suspend
-from builddoctor.scheduler.course_forecast import Steps, most_mib
+from builddoctor.scheduler.course_forecast import Ahead, Steps, most_mib
 from builddoctor.scheduler.running_set import RISK_GROWING, Running, RunningSet
 
 LEAST_STOOD_S = 1.0
@@ -31,9 +31,6 @@ MOST_AT_ONCE = 8
 ROOM = 2.0
 """One goes on when there is room for what all take on within so many times what it takes to end one; else it would be
 suspended again at once."""
-
-Ahead = Callable[[Running, float], Steps]
-"""What a phase holds from now on, were it to work."""
 
 
 class Brake:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 
 import msgspec
 
 from builddoctor.core.past import Course
+from builddoctor.scheduler.running_set import Running
 
 OFF_SHARE = 0.01
 OFF_S = 0.1
@@ -30,6 +31,9 @@ LEAST_LEFT = 0.1
 
 Steps = Sequence[tuple[float, float]]
 """One phase from now on: (until then, in seconds from now; MiB at most), ascending. It ends with the last."""
+
+Ahead = Callable[[Running, float], Steps]
+"""What a running phase holds from this moment on, were it to work."""
 
 
 def with_slack(course: Course, wall_s: float) -> Course:

@@ -527,6 +527,11 @@ class Scheduler:
         self._waiting.add(waiting)
         return waiting
 
+    def _steps(self, waiting: Waiting) -> Steps:
+        """What it would hold from now on."""
+        wall_s, peak_mib = self._estimator.wall_s(waiting.phase), waiting.estimate.peak_mib
+        return ahead(self._course(waiting), now_mib=0.0, peak_mib=peak_mib, elapsed_s=0.0, wall_s=wall_s)
+
     def _course(self, waiting: Waiting) -> Course:
         """What it will hold while it runs, with slack."""
         wall_s, peak_mib = self._estimator.wall_s(waiting.phase), waiting.estimate.peak_mib
@@ -851,8 +856,8 @@ class Scheduler:
             cores=self._cores,
             allowed_mib=self.allowed_mib,
             evenness=self._kinds.evenness,
-            course=self._course,
-            wall_s=self._estimator.wall_s,
+            steps=self._steps,
+            ahead=self._ahead,
             urgency=self._order.urgency,
             now_s=now_s,
         )

@@ -1,7 +1,7 @@
 """The wait queue: phases that asked and have not started, in the order in which they should start. Pure.
 
-Covers: the order (what a node waits for, what may not fit, then the longest remaining path of the unit first, or the
-order that a search found), and places kept for units between two of their phases.
+Covers: the order (what a node waits for, what may not fit, then the most urgent unit first, ``scheduler.build_order``),
+and places kept for units between two of their phases.
 Does *not* cover: whether a phase may start (``scheduler.admission``).
 """
 
