@@ -185,7 +185,7 @@ _PREFIXES = (
     r"##\[[a-z]{1,12}\]",
     r"::(?:error|warning|notice|debug)(?: [^:]{0,300})?::",
     # Mozilla's mach: minutes, seconds
-    r"\d{1,3}:\d\d\.\d\d (?=\S)",
+    r"\d{1,3}:\d\d\.\d\d (?= {0,12}\S)",
     # MacPorts
     r":(?:info|error|debug|msg|notice|warn):\w{1,20} ",
     # opam, of what a tool said

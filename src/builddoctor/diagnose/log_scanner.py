@@ -485,6 +485,7 @@ def failure() -> Landmark:
             *(f"{tool} {how} " for tool in _NVIDIAS for how in ("error", "fatal")),
             *("exit code ", "exit code: ", "exit status ", "exit status: ", ": ExitFailure "),
             *("CMake Error ", "CMake Error:", "a non-zero code: ", " build stopped: ", "BUILD FAILED"),
+            *("returncode=", "failed with a nonzero exit code"),
         ],
         r"^(?:[A-Za-z]{1,40}\.){0,8}[A-Za-z]{0,40}Error: ",
         r"^(?:==> )?(?:ERROR|error|fatal|FATAL): ",
@@ -500,6 +501,8 @@ def failure() -> Landmark:
         r"^CMake Error[ :]",
         r"returned a non-zero code: \d",
         r"^ninja: build stopped: ",
+        r"\bCompletedProcess\(.{1,2000}\breturncode=-?[1-9]",
+        r"^Command [A-Z]\w{2,60} failed with a nonzero exit code",
     )
 
 

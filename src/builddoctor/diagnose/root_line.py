@@ -73,19 +73,25 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
     """The first error of the innermost layer that failed: what says the cause, else an error in a tool's own words,
     else what make or ninja say of their step. None where the log has no such line."""
     if cause is not None and cause.weight is Weight.SAYS:
-        return cause
+        return _whole_message(cause, reading.findings)
     for among in by_step(reading, facts):
         errors = [each for each in among if each.weight in (Weight.HINTS, Weight.GUESSES, Weight.SHOWS)]
         inner = [each for each in errors if not _wraps(each) and not _around_output(each, among)]
         if (first := innermost(inner or errors)) is not None:
             if cause is not None and layer_of(cause.entry) <= layer_of(first.entry):
-                return cause
+                return _whole_message(cause, reading.findings)
             # A wrapper alone: what a tool said in words that nobody knows stands beside it.
             wraps = _wraps(first)
             said = _said_near(reading, first.line, reasons_alone=True) if wraps else _said_within(reading, first)
-            return said or _end_of_chain(first, among)
+            return said or _above_chain(first, reading) or _end_of_chain(first, among)
     driver = innermost(each for each in reading.findings if each.weight is Weight.TRAILS)
     return None if driver is None else _said_near(reading, driver.line) or driver
+
+
+def _whole_message(cause: Finding, findings: Sequence[Finding]) -> Finding:
+    """Of a cause that is a line of CMake's message: the message, which begins with where it was sent from."""
+    below = (each for each in findings if each.entry == CMAKE_SAID and 0 < cause.line - each.line <= CHAIN_LINES)
+    return next((each for each in below if f": {cause.text}" in each.text), cause)
 
 
 WRAPPER, CHAIN, CRASH = "wrapper-said", "chain-said", "crashed"
@@ -148,6 +154,17 @@ def _end_of_chain(found: Finding, findings: Sequence[Finding]) -> Finding:
     if found.weight is not Weight.SHOWS:
         return found
     return last if last is not found else [found, *inner[:1]][-1]
+
+
+_CARGOS = re.compile(r"error: (?:[Cc]ould not compile|failed to run custom build command for) [`\w]")
+
+
+def _above_chain(found: Finding, reading: Reading) -> Finding | None:
+    """Of a chain of causes that says no more than that a program failed: what cargo says above it of which package."""
+    lines = _lines_of(reading)
+    above = max((each for each in lines if each < found.line), default=0)
+    cargos = found.entry == CHAIN and _wraps(found) and _CARGOS.match(lines.get(above, "")) is not None
+    return _shown(above, lines[above]) if cargos else None
 
 
 NEAR = 20

@@ -50,6 +50,8 @@ BELOW = {
     "zig-imports-no-libc": "\n./x.zig:1:1: note: libc headers not available; compilation does not link against libc",
     "configure-words-broken": "\n(configure: error: for",
     "waf-compiler-missing": "\nThe configuration failed",
+    "cmake-template-missing": "\n  configure_file Problem configuring file",
+    "torch-type-in-dispatch-broken": '\n"const at::DeprecatedTypeProperties"',
     "windows-command-missing": '\nCommand "clang-cl.exe"',
     "pip-too-old-for-editable": '\n(A "pyproject.toml" file was found, but editable mode currently requires a x.py)',
 }

@@ -1277,3 +1277,54 @@ def test_a_program_that_refuses_its_options_is_inside_of_what_started_it() -> No
         "  Failed to fetch third party packages: 1",
     )
     assert "curl: option --url" in said.root
+
+
+def test_a_cause_within_a_message_of_cmakes_is_shown_with_where_it_was_sent_from() -> None:
+    """The line below the first says the cause; the first says in which file."""
+    root = told(
+        "CMake Error at third/CMakeLists.txt:3 (cmake_minimum_required):",
+        "  Compatibility with CMake < 3.5 has been removed from CMake.",
+        "",
+        "-- Configuring incomplete, errors occurred!",
+    ).root
+    assert root.startswith("line 1: CMake Error at third/CMakeLists.txt:3 (cmake_minimum_required): Compatibility with")
+
+
+def test_of_a_chain_that_says_no_more_than_that_a_program_failed_what_cargo_says_above_it_counts() -> None:
+    """daijro/camoufox#340: mach's time in front, and the line cut before its signal."""
+    root = told(
+        "25:31.16 error: could not compile `heron` (lib)",
+        "25:31.16 Caused by:",
+        "25:31.18   process didn't exit successfully: `/x/rustc --crate-name heron --edition=2018 src/lib.rs -C extra",
+    ).root
+    assert root == "line 1: error: could not compile `heron` (lib)"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Command '['cl.EXE', 'main.c', '/LD']' returned non-zero exit status 2.",
+        "Installation failed: CompletedProcess(args='pip install numpy<2', returncode=1, stdout='', stderr='')",
+        "Command CompileMetalFile failed with a nonzero exit code",
+    ],
+)
+def test_what_only_says_that_a_command_failed_is_a_failure_even_after_a_success(last: str) -> None:
+    """Triton's, an installer's, Xcode's: a copy may hold no more."""
+    said = told("Successfully installed lark-1.2.2", last)
+    assert said.verdict is Verdict.UNKNOWN
+    assert last in said.root
+
+
+def test_what_pkg_config_does_not_know_is_no_cause_where_the_build_went_on_without_it() -> None:
+    """simonw/llm-mlx#7: asked first, and then built from what came along, for which there is no CMake."""
+    asked = "No package 'wrenpiece' found"
+    said = told(asked, "./build_bundled.sh: line 19: cmake: command not found")
+    assert (said.cause, said.root.partition(":")[0]) == ("cmake-missing", "line 2")
+    assert told(asked, "error: command 'x' failed").cause == "pkg-config-finds-nothing"
+
+
+def test_a_wrapper_of_pythons_that_repeats_the_command_is_no_error_of_its_own() -> None:
+    """ROCm/TransformerEngine#439: the first of both is the inner one."""
+    ran = "Command '['cmake', '--build', '.']' returned non-zero exit status 1."
+    root = told(f"subprocess.CalledProcessError: {ran}", "", f"RuntimeError: Error when running CMake: {ran}").root
+    assert root == f"line 1: subprocess.CalledProcessError: {ran}"
