@@ -468,7 +468,7 @@ def failed_step() -> Landmark:
         ("FAILED: ", ": *** [", "returned a non-zero code", "did not complete successfully", "died due to signal"),
         r"^FAILED: ",
         r"^(?:[a-z]*make|[\w./-]{1,80}/make)(?:\[\d{1,4}\])?: \*\*\* \[",
-        r"^The command '.*' returned a non-zero code: \d",
+        r"^The command (?:'.*'|\[.*\]) returned a non-zero code: \d",
         r"^(?:ERROR: )?(?:failed to solve: )?process \".*\" did not complete successfully: ",
         r"^nvcc error +: '",
     )

@@ -47,7 +47,7 @@ LAST_WORDS = 3
 ENDS_BADLY = re.compile(
     r"\bFAILED\b|\b[Ee]xit status [1-9]|^status [1-9]\d{0,2}$|[Ee]rrors? while running|: Broken pipe$"
     r"|\bexited with (?:code )?(?!0\b)\d|\bAborted\b|^The configuration failed|^Failing command: "
-    r"|\bmake(?:\[\d{1,4}\])?: \*\*\* "
+    r"|\bmake(?:\[\d{1,4}\])?: \*\*\* |^NMAKE : .{0,20}U1\d{3}: "
 )
 
 LINES_NEXT = 2
@@ -235,7 +235,7 @@ _BARE = re.compile(
     r"(?i)\b(?:failed|fehlgeschlagen|échoué)\b[.!)=\]\s]*(?:Took .{1,40})?$|失败。?$|失敗。?$|\]\s*failed$"
 )
 """it says that something failed, and nothing of why: what does say why is the better line"""
-_ADVISES = re.compile(r"(?:To|Please|You|If|Try|Run|See) \w")
+_ADVISES = re.compile(r"(?:To|Please|You|If|Try|Run|See|It is recommended) \w")
 _DEMANDS = re.compile(
     r"(?i)\b(?:please (?:\w+ ){0,4}(?:install|upgrade|update|set|specify|use|run)|(?:must|need to|have to|needs to) be"
     r"|you (?:must|need|have to|should)|(?:is|are) (?:required|needed)|requires|at least|or (?:later|newer|higher)"
@@ -257,7 +257,7 @@ _WRAPS = re.compile(
     r"|-generation-failed$|-exited-with-error$|^(?:error: )?The build backend returned an error"
     r"|\bBackend subprocess exited\b|\berror originates from a sub|\bld: final link failed: (?![Nn]o space|[Mm]emory)"
     r"|^error: (?:[Cc]ould not compile|failed to run custom build command|failed to compile) "
-    r"|^(?:ERROR|error):$|-- ANTICONF ERROR -"
+    r"|^(?:ERROR|error):$|-- ANTICONF ERROR -|^(?:ERROR|[Ee]rror): [-=*#]{8,}$|^error: Cannot build '/nix/store/"
     r"|\bduring the fetch of repository '|\bTraceback \(most recent call last\):|\bdue to previous errors?\b"
     r"|\bCould not read from remote repository|^fatal: clone of '|^Failed to clone '"
     r"|^configure:(?:\d{1,6}:)? error: in [`'\u2018]|^fatbinary fatal {1,4}: Could not open input file"
@@ -289,7 +289,7 @@ _CLOSES = re.compile(
 _ENDED = re.compile(
     r"(?:[\w./-]{0,100}make|scons)(?:\[\d{1,4}\])?: \*\*\* |\+{1,3} exit [1-9]"
     r"|(?:Error: )?Process completed with exit code"
-    r"|The command ['\"].{1,600}['\"] (?:returned a non-zero code|exited with)"
+    r"|The command ['\"\[].{1,600}['\"\]] (?:returned a non-zero code|exited with)"
     r"|(?:ERROR: )?(?:failed to solve: )?process \".{1,600}\" did not complete"
     r"|collect2: |\S{0,200}ld: final link failed|\S{0,200}clang(?:\+\+)?: error: linker command failed"
 )

@@ -42,6 +42,7 @@ BEFORE = {
     "build-script-finds-nothing": "a thread panicked at build.rs:71:13:\n",
     "windows-header-in-capitals": "x86_64-w64-mingw32-gcc -c src/opt.c\n",
     "torch-abi-differs-below": "ImportError: /x/roll_cuda.cpython-37m-x86_64-linux-gnu.so:\n",
+    "start-file-prints": "g++ -shared -L/opt/lib -o foo.so foo.o Welcome to R!\n",
 }
 """lines that must stand before others, where it is not a command of nvcc's"""
 BELOW = {
@@ -54,6 +55,8 @@ BELOW = {
     "torch-type-in-dispatch-broken": '\n"const at::DeprecatedTypeProperties"',
     "windows-command-missing": '\nCommand "clang-cl.exe"',
     "pip-too-old-for-editable": '\n(A "pyproject.toml" file was found, but editable mode currently requires a x.py)',
+    "gem-library-missing": "\n*** extconf.rb failed ***",
+    "emscripten-symbol-undefined": "\nwarning: _popen may need to be added to EXPORTED_FUNCTIONS",
 }
 """lines that must stand after others"""
 

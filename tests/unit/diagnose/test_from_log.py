@@ -1328,3 +1328,57 @@ def test_a_wrapper_of_pythons_that_repeats_the_command_is_no_error_of_its_own() 
     ran = "Command '['cmake', '--build', '.']' returned non-zero exit status 1."
     root = told(f"subprocess.CalledProcessError: {ran}", "", f"RuntimeError: Error when running CMake: {ran}").root
     assert root == f"line 1: subprocess.CalledProcessError: {ran}"
+
+
+def test_nmake_that_stops_has_failed() -> None:
+    """It ends with a bare "Stop.", in whatever language it names the error."""
+    said = told("cl /c x.c", "NMAKE : fatal error U1077: 'if' : return code '0x1'", "Stop.")
+    assert said.verdict is Verdict.UNKNOWN
+    assert "U1077" in said.root
+
+
+def test_a_ruler_behind_the_word_error_says_nothing() -> None:
+    said = told(
+        "┌ Error: ------------------------------------------------------------",
+        "│ # Build failed for Foo",
+        "│   exception =",
+        "│    LoadError: UndefVarError: Libdl not defined",
+        "└ @ Pkg.Entry entry.jl:661",
+    )
+    assert said.cause == "julia-package-too-old"
+    assert "Libdl not defined" in said.root
+
+
+def test_what_nix_says_of_a_builder_is_one_message_and_what_the_builder_said_counts_more() -> None:
+    front = (
+        "error: Cannot build '/nix/store/a-foo-1.0.drv'.",
+        "       Reason: builder failed with exit code 1.",
+        "       Last 2 log lines:",
+    )
+    bare = told(*front, "       > Running phase: buildPhase", "       > Running phase: checkPhase")
+    assert bare.verdict is Verdict.UNKNOWN
+    assert "Reason: builder failed" in bare.root
+    inner = told(*front, "       > frob: error: the frobnicator is closed", "       > make: *** [frob] Error 1")
+    assert "the frobnicator is closed" in inner.root
+
+
+def test_an_old_docker_names_the_command_of_a_step_in_brackets() -> None:
+    said = told(
+        "This script is running as root, this is discouraged.",
+        "It is recommended to run it as a user as it doesn't need further permissions.",
+        "If you want to run it as root, add the -r flag.",
+        "The command [/bin/sh -c sh install.sh] returned a non-zero code: 1",
+    )
+    assert said.verdict is Verdict.UNKNOWN
+    assert "recommended" not in said.root
+
+
+def test_a_warning_about_a_missing_tool_is_no_cause_where_a_compiler_says_more() -> None:
+    said = told(
+        "WARNING: 'makeinfo' is missing on your system.",
+        "main.c:12:5: error: unknown type name 'foo_t'",
+        "make: *** [main.o] Error 1",
+    )
+    assert said.cause != "texinfo-missing"
+    alone = told("WARNING: 'makeinfo' is missing on your system.", "make: *** [Makefile:9: x.info] Error 127")
+    assert alone.cause == "texinfo-missing"
