@@ -43,6 +43,8 @@ WENT_ON = re.compile(
 CONFIGURED = re.compile(r"-- Configuring done")
 CMAKE_SAID = "cmake-said"
 
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\)|During handling of the above|The above exception was")
+
 LAST_WORDS = 3
 ENDS_BADLY = re.compile(
     r"\bFAILED\b|\b[Ee]xit status [1-9]|^status [1-9]\d{0,2}$|[Ee]rrors? while running|: Broken pipe$"
@@ -543,7 +545,8 @@ def _last_lines(reading: Reading) -> list[tuple[int, str]]:
 
 
 def around(root: Finding, reading: Reading) -> list[str]:
-    """What may say more than the root line, or instead of it: those next to it, other errors, the last that matters."""
+    """What may say more than the root line, or instead of it: those next to it, other errors, the last that matters,
+    and where each of these begins to say it."""
     kept = sorted(
         {**dict(_last_lines(reading)), **{each.line: each.text for each in reading.near}, root.line: root.text}.items()
     )
@@ -552,5 +555,22 @@ def around(root: Finding, reading: Reading) -> list[str]:
     errors = [(each.line, each.text) for each in reading.findings if each.weight is not Weight.TRAILS]
     last = [each for each in kept if MATTERS.search(each[1])][-LINES_NEXT:]
     others = [each for each in dict.fromkeys(_reasons(kept, reasons_alone=True)) if each[0] != root.line][:REASONS]
-    shown = dict(sorted({**dict(last), **dict(others), **dict(errors[:LINES_NEXT]), **dict(next_to_it)}.items()))
+    begins = _begins(kept, {root.line, *(number for number, _ in others)}, root.line)
+    shown = dict(
+        sorted({**dict(begins), **dict(last), **dict(others), **dict(errors[:LINES_NEXT]), **dict(next_to_it)}.items())
+    )
     return [f"near line {number}: {text[:LONGEST_LINE]}" for number, text in shown.items()]
+
+
+def _begins(kept: Sequence[tuple[int, str]], told: set[int], root: int) -> Iterator[tuple[int, str]]:
+    """The first line of the paragraph that holds the root line; what was printed right before a traceback, or before a
+    line that only says that something failed; the line before one that goes on in the middle of a sentence."""
+    paragraph = None
+    for before, (number, text) in pairwise([(0, ""), *kept]):
+        if paragraph is None or number - before[0] > 1:
+            paragraph = (number, text)
+        if number == root:
+            yield paragraph
+        goes_on = number in told and text[:1].islower()
+        if before[0] and (goes_on or _TRACEBACK.match(text) or _BARE.search(text.rstrip("* "))):
+            yield before
