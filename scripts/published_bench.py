@@ -51,7 +51,8 @@ def _row(workload: Workload, growth: Growth, cores: int, gib: float) -> list[str
     whole = Host(cores=cores, limit_mib=gib * 1024, own_budget_mib=gib * 1024)
     earlier = disturbed(workload, share=0.1, times=0.1, seed=1)
     theirs = Rules(growth=growth)
-    ours = Rules(growth=growth, jobs=shipped_jobs(host), sample_s=None if growth == "flat" else theirs.sample_s)
+    sample_s = None if growth == "flat" else theirs.sample_s
+    ours = Rules(growth=growth, jobs=shipped_jobs(host), held=True, sample_s=sample_s)
     cells = [f"{cores}, {gib}"]
     for sizers in (TOVAR, SIZEY, KS_PLUS):
         for known in (None, earlier):
