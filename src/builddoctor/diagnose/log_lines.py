@@ -191,7 +191,7 @@ _PREFIXES = (
     # opam, of what a tool said
     r"# (?=(?:(?:/usr)?/bin/)?(?:ba|da)?sh: |(?:cc|gcc|ld|make|ocaml\w{0,12}): )",
     # BuildKit: the step, the seconds; its summary of a failed step leaves out the step
-    r"#\d{1,4} (?:\d{1,6}\.\d{1,4} )?",
+    r"#\d{1,4} (?:\d{1,6}\.\d{1,4}(?: |$))?",
     # four digits in all, and more from a thousand seconds on
     r"(?:\d\.\d{3}|\d\d\.\d\d|\d{3,6}\.\d|\d{1,6}\.\d{3,4}) ",
     r"=> => # ",
@@ -229,6 +229,8 @@ _PREFIXES = (
     r"(?:\[(?:INFO|ERROR|WARNING)\] {1,8})?\[(?:exec|java|cc|apply)\](?: |$)",
     # npm and node-gyp, of what they start
     r"(?:npm (?:ERR!|error)|gyp ERR!)(?: gyp ERR!)?(?: stack)? ",
+    # and npm's own log file: the line's number, the level
+    r"\d{1,6} error (?=gyp |make: |[\w.+-]{1,20}: (?:fatal )?error: |In file included from |\.\./)",
     # srun --label, mpirun --tag-output, torchrun, ray
     r"\d{1,6}: ",
     r"\[[A-Za-z][\w.-]{0,60}\]: ?",

@@ -49,7 +49,8 @@ LAST_WORDS = 3
 ENDS_BADLY = re.compile(
     r"\bFAILED\b|\b[Ee]xit status [1-9]|^status [1-9]\d{0,2}$|[Ee]rrors? while running|: Broken pipe$"
     r"|\bexited with (?:code )?(?!0\b)\d|\bAborted\b|^The configuration failed|^Failing command: "
-    r"|\bmake(?:\[\d{1,4}\])?: \*\*\* |^NMAKE : .{0,20}U1\d{3}: "
+    r"|\bmake(?:\[\d{1,4}\])?: \*\*\*[ N]|^NMAKE : .{0,20}U1\d{3}: "
+    r"|^installation of package \S{1,80} had non-zero exit status$"
 )
 
 LINES_NEXT = 2
@@ -85,9 +86,20 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
             # A wrapper alone: what a tool said in words that nobody knows stands beside it.
             wraps = _wraps(first)
             said = _said_near(reading, first.line, reasons_alone=True) if wraps else _said_within(reading, first)
-            return said or _above_chain(first, reading) or _end_of_chain(first, among)
+            step = _step_of_make(reading, first) if wraps else None
+            return said or step or _above_chain(first, reading) or _end_of_chain(first, among)
     driver = innermost(each for each in reading.findings if each.weight is Weight.TRAILS)
-    return None if driver is None else _said_near(reading, driver.line) or driver
+    return None if driver is None else _said_near(reading, driver.line) or _named_above(driver, reading)
+
+
+_BARE_EXIT = re.compile(r"(?i)exit (?:code|status):? -?\d{1,5}")
+"""pip's second line of what failed"""
+
+
+def _named_above(driver: Finding, reading: Reading) -> Finding:
+    """Of a bare number: the line above it, which says whose it is."""
+    above = _lines_of(reading).get(driver.line - 1, "")
+    return _shown(driver.line - 1, above) if _BARE_EXIT.fullmatch(driver.text) and _WRAPS.search(above) else driver
 
 
 def _whole_message(cause: Finding, findings: Sequence[Finding]) -> Finding:
@@ -113,6 +125,15 @@ LAST_WORD = "compilation-terminated"
 def _stopped_before(reading: Reading, line: int) -> Finding | None:
     """A compiler's last word shortly before a wrapper: how many errors it counted, where a copy left them out."""
     return innermost(each for each in reading.findings if each.entry == LAST_WORD and 0 < line - each.line <= NEAR)
+
+
+MAKES_STEP = "make-failed"
+
+
+def _step_of_make(reading: Reading, wrapper: Finding) -> Finding | None:
+    """Which of make's steps it was that a wrapper speaks of, where nobody says more: shortly before it."""
+    steps = (each for each in reading.findings if each.entry == MAKES_STEP and 0 < wrapper.line - each.line <= NEAR)
+    return innermost(steps)
 
 
 def _wraps(found: Finding) -> bool:
@@ -259,7 +280,8 @@ _WRAPS = re.compile(
     r"|-generation-failed$|-exited-with-error$|^(?:error: )?The build backend returned an error"
     r"|\bBackend subprocess exited\b|\berror originates from a sub|\bld: final link failed: (?![Nn]o space|[Mm]emory)"
     r"|^error: (?:[Cc]ould not compile|failed to run custom build command|failed to compile) "
-    r"|^(?:ERROR|error):$|-- ANTICONF ERROR -|^(?:ERROR|[Ee]rror): [-=*#]{8,}$|^error: Cannot build '/nix/store/"
+    r"|^(?:ERROR|error):$|^(?:ERROR|[Ee]rror) ?-{1,3}$|-- ANTICONF ERROR -|^(?:ERROR|[Ee]rror): [-=*#]{8,}$"
+    r"|^error: Cannot build '/nix/store/"
     r"|\bduring the fetch of repository '|\bTraceback \(most recent call last\):|\bdue to previous errors?\b"
     r"|\bCould not read from remote repository|^fatal: clone of '|^Failed to clone '"
     r"|^configure:(?:\d{1,6}:)? error: in [`'\u2018]|^fatbinary fatal {1,4}: Could not open input file"
@@ -445,6 +467,9 @@ def _any_wrong(reading: Reading) -> Finding:
     line, text = [(reading.lines, ""), *numbered[-1:], *_said_last(numbered)][-1]
     last = Quote(line=line, text=text)
     said = _exception(numbered) or reading.wrong or next(iter(matter), last)
+    # Of wrappers alone: the first of them.
+    wrapper = next((Quote(line=each, text=text) for each, text in numbered if _WRAPS.search(text)), said)
+    said = wrapper if _WRAPS.search(said.text) and wrapper.line < said.line else said
     return _shown(said.line, said.text)
 
 

@@ -1382,3 +1382,57 @@ def test_a_warning_about_a_missing_tool_is_no_cause_where_a_compiler_says_more()
     assert said.cause != "texinfo-missing"
     alone = told("WARNING: 'makeinfo' is missing on your system.", "make: *** [Makefile:9: x.info] Error 127")
     assert alone.cause == "texinfo-missing"
+
+
+def test_of_a_wrapper_that_nobody_explains_the_step_of_make_before_it_counts() -> None:
+    """sara-vanerp/bayesreg#3: the compiler's words are not in the copy, make's are."""
+    step = "make: *** [C:/PROGRA~1/R/R-40~1.4/etc/i386/Makeconf:229: heron.o] Error 1"
+    root = told(
+        step,
+        "rm heron.cc",
+        "ERROR: compilation failed for package 'heron'",
+        "Error: Failed to install 'heron' from GitHub:",
+        "  (converted from warning) installation of package 'heron_0.1.tar.gz' had non-zero exit status",
+    ).root
+    assert root == f"line 1: {step}"
+
+
+def test_of_a_bare_number_the_line_above_it_says_whose_it_is() -> None:
+    """dolevf/Damn-Vulnerable-GraphQL-Application#27: BuildKit's end of what pip said."""
+    root = told(
+        "#9 7.518 \N{MULTIPLICATION SIGN} pip subprocess to install build dependencies did not run successfully.",
+        "#9 7.518 │ exit code: 1",
+        "#9 7.518 ╰─> See above for output.",
+        "#9 7.518",
+        "executor failed running [/bin/sh -c pip install -r requirements.txt]: exit code: 1",
+    ).root
+    assert root == "line 1: pip subprocess to install build dependencies did not run successfully."
+
+
+def test_of_wrappers_alone_the_first_counts() -> None:
+    """jokergoo/ComplexHeatmap#128: nothing but R's summary, quoted."""
+    said = told(
+        "> Warning messages:",
+        ">   1: In install.packages(pkgs = doing, lib = lib, ...) :",
+        ">   installation of package 'twite' had non-zero exit status",
+        "> 2: In install.packages(pkgs = doing, lib = lib, ...) :",
+        ">   installation of package 'heron' had non-zero exit status",
+    )
+    assert said.verdict is Verdict.UNKNOWN
+    assert said.root == "line 3: installation of package 'twite' had non-zero exit status"
+
+
+def test_a_label_with_a_dash_is_no_error_of_its_own() -> None:
+    """open-mmlab/denseflow#67: "Error -", and below it what CMake said."""
+    said = "CMake Error at cuda_compile_1_generated_heron.cu.o.RELEASE.cmake:280 (message):"
+    assert told("Error - ", "", said, "  Error generating file").root.startswith(f"line 3: {said}")
+
+
+@pytest.mark.parametrize("front", ["362 error ", "1751 error gyp ERR! "])
+def test_the_front_of_npms_own_log_file_is_taken_off(front: str) -> None:
+    """kelektiv/node.bcrypt.js#1014."""
+    said = "g++: error: unrecognized command line option '-std=gnu++17'"
+    assert told(f"{front}{said}", f"{front}make: *** [x.o] Error 1").root == f"line 1: {said}"
+    assert told("x.cu(1): error: expected a ;", '1 error detected in the compilation of "x.cu".').root.startswith(
+        "line 1"
+    )
