@@ -29,9 +29,9 @@ GROWTH_MEMORY = 0.8
 of them is no calm."""
 
 FASTEST_MIB_S = 1700.0
-"""No compiler grows faster: the example's host code by 1,400 MiB/s over a quarter of a second, `cudafe++` by 1,630 over a
-tenth (AMD EPYC, 38 real builds in 2.6 and 3 GiB). What does has not been understood by its estimate. With 1,200 the oldest
-phases were ended for what they do each time, and first builds of the example took 3 to 8 % longer (docs/adr/0035)."""
+"""No compiler grows faster: the example's host code by 1,400 MiB/s over a quarter of a second, `cudafe++` by 1,630 over
+a tenth (AMD EPYC, 38 real builds in 2.6 and 3 GiB). What does has not been understood by its estimate. With 1,200 the
+oldest phases were ended for what they do each time, and first builds of the example took 3 to 8 % longer (ADR 0035)."""
 
 RISK = 0.9
 RISK_GROWING = 0.35
