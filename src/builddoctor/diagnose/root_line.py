@@ -86,8 +86,8 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
             # A wrapper alone: what a tool said in words that nobody knows stands beside it.
             wraps = _wraps(first)
             said = _said_near(reading, first.line, reasons_alone=True) if wraps else _said_within(reading, first)
-            step = _step_of_make(reading, first) if wraps else None
-            return said or step or _above_chain(first, reading) or _end_of_chain(first, among)
+            said = said or (_of_step_before(reading, first) if wraps else None)
+            return said or _above_chain(first, reading) or _end_of_chain(first, among)
     driver = innermost(each for each in reading.findings if each.weight is Weight.TRAILS)
     return None if driver is None else _said_near(reading, driver.line) or _named_above(driver, reading)
 
@@ -108,6 +108,13 @@ def _whole_message(cause: Finding, findings: Sequence[Finding]) -> Finding:
     return next((each for each in below if f": {cause.text}" in each.text), cause)
 
 
+def _of_step_before(reading: Reading, wrapper: Finding) -> Finding | None:
+    """Of a wrapper alone: the step that a build tool named above it as failed, or what stands right above that."""
+    steps = (each for each in reading.findings if each.weight is Weight.TRAILS and each.line < wrapper.line)
+    step = innermost(each for each in steps if wrapper.entry != CHAIN and wrapper.line - each.line <= NEAR)
+    return None if step is None else _said_near(reading, step.line) or step
+
+
 WRAPPER, CHAIN, CRASH = "wrapper-said", "chain-said", "crashed"
 MESSAGE = "message-below"
 HANDED_ON = "pip-subprocess"
@@ -125,15 +132,6 @@ LAST_WORD = "compilation-terminated"
 def _stopped_before(reading: Reading, line: int) -> Finding | None:
     """A compiler's last word shortly before a wrapper: how many errors it counted, where a copy left them out."""
     return innermost(each for each in reading.findings if each.entry == LAST_WORD and 0 < line - each.line <= NEAR)
-
-
-MAKES_STEP = "make-failed"
-
-
-def _step_of_make(reading: Reading, wrapper: Finding) -> Finding | None:
-    """Which of make's steps it was that a wrapper speaks of, where nobody says more: shortly before it."""
-    steps = (each for each in reading.findings if each.entry == MAKES_STEP and 0 < wrapper.line - each.line <= NEAR)
-    return innermost(steps)
 
 
 def _wraps(found: Finding) -> bool:
@@ -296,6 +294,10 @@ _WRAPS = re.compile(
     r"|^(?:ERROR|[Ee]rror): (?:[`'\"\u2018]?[\w./+-]{1,80}['\"\u2019]? failed[.!]?|(?:at|in) \S{1,300}:\d{1,6}:?)$"
     r"|^\* What went wrong: (?:A problem occurred \w{5,15}ing \S{1,30}|Execution failed for task) '.{1,100}'\.$"
     r"|^\* ERROR: \S{1,200} failed \(\w{1,20} phase\):$|^(?:>>> )?Failed to emerge \S"
+    r"|^Jobs: \d{1,4} of \d{1,4} complete"
+    r"|^\* {1,4}(?:emake failed|\(no error message\))$"
+    r"|^Error: (?:See \S{1,400} for details|Follow https?://\S{1,200} |Processing of port \S{1,80} failed$)"
+    r"|^ERROR: dependenc(?:y|ies) .{1,300} (?:is|are) not available for package "
     r"|^ERROR: \S{1,300}BUILD(?:\.bazel)?:\d{1,6}:\d{1,4}: .{1,300} failed:? \(Exit \d|^Exception in thread "
     r"|\bnvcc error while executing "
     r"|\b[Ff]ailed to (?:build|compile|load)\b.{0,200}\b[Dd]etails:$"
@@ -389,7 +391,7 @@ def _said_near(reading: Reading, line: int, *, reasons_alone: bool = False) -> F
         said = after[:own]
     else:
         said = _right_above(others, lines.get(line, ""), line)
-    said = [each for each in said if not _NO_REASON.search(each[1])]
+    said = [each for each in said if _WORDS.search(each[1]) and not _NO_REASON.search(each[1])]
     return _shown(*said[-1]) if said else None
 
 
@@ -453,6 +455,8 @@ def _below_label(found: Finding, reading: Reading) -> Finding:
     lines = _lines_of(reading)
     below = next(((each, lines[each]) for each in sorted(lines) if each > found.line and lines[each]), None)
     if below is None or below[0] - found.line > LINES_NEXT or not _LABEL.search(lines.get(found.line, found.text)):
+        return found
+    if _WRAPS.search(below[1]):
         return found
     says = _PHASE.match(found.text) or (_TOOLS_OWN.match(below[1]) and _speaks_of_failure(below[1]))
     return _shown(*below) if says else found

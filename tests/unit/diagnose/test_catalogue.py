@@ -42,6 +42,8 @@ BEFORE = {
     "build-script-finds-nothing": "a thread panicked at build.rs:71:13:\n",
     "windows-header-in-capitals": "x86_64-w64-mingw32-gcc -c src/opt.c\n",
     "torch-abi-differs-below": "ImportError: /x/roll_cuda.cpython-37m-x86_64-linux-gnu.so:\n",
+    "brew-formula-lacks-file": "Error: An exception occurred within a child process:\n",
+    "conda-recipe-unparsed": "(Failed to parse recipe)\n",
     "start-file-prints": "g++ -shared -L/opt/lib -o foo.so foo.o Welcome to R!\n",
 }
 """lines that must stand before others, where it is not a command of nvcc's"""
@@ -56,6 +58,7 @@ BELOW = {
     "windows-command-missing": '\nCommand "clang-cl.exe"',
     "pip-too-old-for-editable": '\n(A "pyproject.toml" file was found, but editable mode currently requires a x.py)',
     "gem-library-missing": "\n*** extconf.rb failed ***",
+    "cmake-module-not-found": "\n(A required package was not found)",
     "emscripten-symbol-undefined": "\nwarning: _popen may need to be added to EXPORTED_FUNCTIONS",
 }
 """lines that must stand after others"""
