@@ -1,9 +1,13 @@
 """Admission: whether a phase fits beside those that run, now and at every moment until it ends. Pure.
 
-Covers: places in count and memory, places kept for units between two of their phases, room that others will make.
+Covers: places in count and memory, places kept for units between two of their phases, room that others will make, and
+the room that the most urgent phase waits for.
 Does *not* cover: which phase is tried first (``scheduler.wait_queue``), or what follows (``scheduler.scheduler``).
 
-One ``Admission`` serves one pass along the wait queue, from the most urgent phase to the least.
+One ``Admission`` serves one pass along the wait queue, from the most urgent phase to the least. The first that has to
+wait for memory is promised the moment at which it will fit, and what is less urgent starts only if it does not come in
+its way: EASY backfilling (Lifka, "The ANL/IBM SP scheduling system", 1995), with memory over time for processors. Only
+where an earlier build shows what it will hold: a guess is no promise (docs/adr/0035).
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from collections.abc import Callable, Iterable
 
 from builddoctor.core.events import HoldReason
 from builddoctor.core.phase import Estimate, Phase, PhaseKind
-from builddoctor.scheduler.course_forecast import Ahead, CourseForecast, CourseForecasts, Outlook, Steps
+from builddoctor.scheduler.course_forecast import Ahead, CourseForecast, CourseForecasts, Outlook, Steps, later
 from builddoctor.scheduler.running_set import SURE_SHARE, Load, Running, RunningSet, risk_share
 from builddoctor.scheduler.wait_queue import KeptPlace, Waiting
 
@@ -51,6 +55,7 @@ class Admission:
         self._load = running.load(evenness)
         self._kept_mib = 0.0
         self._ahead: CourseForecasts | None = None
+        self._promised = False
         self._tries = TRIES
         self._estimates = ESTIMATES
 
@@ -99,9 +104,12 @@ class Admission:
             return HoldReason.FREEING
         if self._no_core(waiting):
             return HoldReason.CORES
-        if self._load_with(waiting).committed_mib > self._allowed_mib and not self._fits_in_time(waiting):
-            return HoldReason.MEMORY
-        return None
+        fits_at_peaks = not self._promised and self._load_with(waiting).committed_mib <= self._allowed_mib
+        if fits_at_peaks or self._fits_in_time(waiting):
+            return None
+        if waiting.course and not self._promised:
+            self._promise(waiting)
+        return HoldReason.MEMORY
 
     def _no_core(self, waiting: Waiting) -> bool:
         count = self._load.count
@@ -121,8 +129,18 @@ class Admission:
         if self._tries <= 0:
             return False
         self._tries -= 1
-        within_mib = self._allowed_mib - self._kept_mib - self._load_with(waiting).risk_mib
-        return self._forecast_for(waiting.urgency).fits(self._steps(waiting), within_mib)
+        return self._forecast_for(waiting.urgency).fits(self._steps(waiting), self._within_mib(waiting))
+
+    def _promise(self, waiting: Waiting) -> None:
+        """Room from the moment on at which it will fit: what starts before that has to leave it."""
+        steps = self._steps(waiting)
+        begins_s = self._forecast_for(waiting.urgency).first_s(steps, self._within_mib(waiting))
+        if begins_s is not None and self._ahead is not None:
+            self._ahead.add(Outlook(math.inf, later(steps, begins_s), 0.0))
+            self._promised = True
+
+    def _within_mib(self, waiting: Waiting) -> float:
+        return self._allowed_mib - self._kept_mib - self._load_with(waiting).risk_mib
 
     def _forecast_for(self, urgency: float) -> CourseForecast:
         """What running phases will hold, for a phase of this urgency: what more urgent units free is not for it."""

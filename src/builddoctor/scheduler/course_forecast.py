@@ -61,6 +61,11 @@ def ahead(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float, 
     return _at_least(steps, now_mib, OFF_SHARE * wall_s + OFF_S)
 
 
+def later(steps: Steps, by_s: float) -> Steps:
+    """The same, begun so many seconds from now."""
+    return [(by_s, 0.0), *((by_s + until_s, mib) for until_s, mib in steps)]
+
+
 def most_mib(together: Sequence[Steps]) -> float:
     """The most that all of these hold at once."""
     changes = sorted(chain.from_iterable(map(_changes, together)))
@@ -147,10 +152,19 @@ class CourseForecast:
         """Whether no more than this is held at any moment while ``candidate`` runs too."""
         if self._most_mib + max([mib for _, mib in candidate]) <= within_mib:
             return True
-        at, until_s, held_mib = 0, self._until_s, self._held_mib
+        return self._fits_from(0, 0.0, candidate, within_mib)
+
+    def first_s(self, candidate: Steps, within_mib: float) -> float | None:
+        """In how many seconds it first fits, if nothing more starts; None where it never does."""
+        falls = (at for at, (before, after) in enumerate(pairwise(self._held_mib)) if after < before)
+        fits = (at for at in falls if self._fits_from(at + 1, self._until_s[at], candidate, within_mib))
+        return next((self._until_s[at] for at in fits), None)
+
+    def _fits_from(self, at: int, begins_s: float, candidate: Steps, within_mib: float) -> bool:
+        until_s, held_mib = self._until_s, self._held_mib
         for end_s, mib in candidate:
             left_mib = within_mib - mib
-            while until_s[at] < end_s:
+            while until_s[at] < begins_s + end_s:
                 if held_mib[at] > left_mib:
                     return False
                 at += 1
