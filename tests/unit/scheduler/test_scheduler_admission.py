@@ -304,3 +304,21 @@ def test_what_is_too_short_to_be_watched_counts_with_its_peak() -> None:
     feed(scheduler, asked(1))
     feed(scheduler, sampled({1: 450}, headroom_mib=650), 18.0)
     assert admitted(feed(scheduler, asked(2), 18.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("estimator", "started"),
+    [(TableEstimator, [5]), (FirstBuild, [4])],
+    ids=["courses are known", "a first build"],
+)
+def test_room_is_promised_to_the_most_urgent_phase_that_waits_for_it(
+    estimator: type[TableEstimator], started: list[int]
+) -> None:
+    """650 MiB will be there in ten seconds. What holds 90 of them for twenty waits, what is over by then does not; a
+    guess is no promise."""
+    peaks_mib = {1: 600, 2: 300, 3: 650, 4: 90, 5: 90, 9: 10}
+    walls_s = {1: 10.0, 2: 100.0, 3: 50.0, 4: 20.0, 5: 5.0, 9: 1.0}
+    scheduler = scheduler_of(estimator(peaks_mib, walls_s), slots=3, budget_mib=1000.0)
+    for phase_id in (1, 2, 9, 3, 4, 5):
+        feed(scheduler, asked(phase_id))
+    assert admitted(feed(scheduler, ended(9), 1.0)) == started
