@@ -1436,3 +1436,27 @@ def test_the_front_of_npms_own_log_file_is_taken_off(front: str) -> None:
     assert told("x.cu(1): error: expected a ;", '1 error detected in the compilation of "x.cu".').root.startswith(
         "line 1"
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (("tables of this unit are old:", " written", " by an", " older one", "make: *** [tables.c] Error 7"), 1),
+        (
+            (
+                "frob: option --url wants a word",
+                "Traceback (most recent call last):",
+                '  File "a.py", line 3, in <module>',
+                '  File "b.py", line 9, in call',
+                "OSError: frob",
+            ),
+            1,
+        ),
+    ],
+    ids=["a paragraph", "a traceback"],
+)
+def test_where_the_cause_is_not_known_the_beginning_of_the_message_is_shown(lines: tuple[str, ...], shown: int) -> None:
+    """Further above the root line than its neighbours."""
+    said = told(*lines)
+    assert said.verdict is Verdict.UNKNOWN
+    assert said.evidence[0] == f"near line {shown}: {lines[shown - 1]}"
