@@ -29,7 +29,7 @@ from builddoctor.diagnose.log_lines import Blocks, Quote
 from builddoctor.diagnose.log_scanner import Reading, Scanner
 from builddoctor.diagnose.remedies import ladder, values
 from builddoctor.diagnose.remedy_facts import RemedyFacts
-from builddoctor.diagnose.root_line import LONGEST_LINE, around, by_step, ends_badly, innermost, root_line, some_line
+from builddoctor.diagnose.root_line import around, by_step, ends_badly, innermost, root_line, some_line
 from builddoctor.diagnose.system_packages import named_in_code
 
 
@@ -363,7 +363,7 @@ def _silent(reading: Reading, facts: LogFacts) -> Diagnosis | None:
     if at is None or not nvcc or facts.threads == 1:
         return None
     threads = f"--threads {facts.threads}" if facts.threads is not None else "--threads"
-    said = f"line {at.line}: {at.text[:LONGEST_LINE]}"
+    said = str(at)
     return Diagnosis(
         verdict=Verdict.UNKNOWN,
         confidence=Confidence.MEDIUM,

@@ -169,11 +169,11 @@ class Scanner:
             failing=self._failing,
             succeeded=succeeded or None,
             ok=succeeded > last_bad,
-            tail=tuple(text[:LONGEST_SHOWN] for _, text in reversed(tail)),
+            tail=tuple(_shortened(text) for _, text in reversed(tail)),
             tail_numbers=tuple(number for number, _ in reversed(tail)),
             wrong=self._wrong,
             tried=frozenset(self._tried),
-            near=tuple(Quote(line=line, text=text[:LONGEST_SHOWN]) for line, raw in self._near if (text := clean(raw))),
+            near=tuple(Quote(line=line, text=_shortened(text)) for line, raw in self._near if (text := clean(raw))),
         )
 
     def _entries(self, block: bytes, words: set[bytes]) -> list[Finding]:

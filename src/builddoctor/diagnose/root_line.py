@@ -43,6 +43,7 @@ WENT_ON = re.compile(
 CONFIGURED = re.compile(r"-- Configuring done")
 CMAKE_SAID = "cmake-said"
 
+_CALLED = re.compile(r"\W{0,3}(?:ERROR|Error|error|FATAL|Fatal|fatal|E)\b")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|During handling of the above|The above exception was")
 
 LAST_WORDS = 3
@@ -56,7 +57,6 @@ ENDS_BADLY = re.compile(
 LINES_NEXT = 2
 REASONS = 3
 """other lines that may be it, shown where the cause is not known"""
-LONGEST_LINE = 300
 
 MATTERS = re.compile(
     r"(?i)error|fatal|fail|kill|abort|cannot|not found|no such|denied|exception|undefined|exit (?:code|status)"
@@ -574,8 +574,8 @@ def _last_lines(reading: Reading) -> list[tuple[int, str]]:
 
 
 def around(root: Finding, reading: Reading) -> list[str]:
-    """What may say more than the root line, or instead of it: those next to it, other errors, the last that matters,
-    and where each of these begins to say it."""
+    """What may say more than the root line, or instead of it: those next to it, other errors, what is called one, the
+    last that matters, and where each of these begins to say it."""
     kept = sorted(
         {**dict(_last_lines(reading)), **{each.line: each.text for each in reading.near}, root.line: root.text}.items()
     )
@@ -585,10 +585,9 @@ def around(root: Finding, reading: Reading) -> list[str]:
     last = [each for each in kept if MATTERS.search(each[1])][-LINES_NEXT:]
     others = [each for each in dict.fromkeys(_reasons(kept, reasons_alone=True)) if each[0] != root.line][:REASONS]
     begins = _begins(kept, {root.line, *(number for number, _ in others)}, root.line)
-    shown = dict(
-        sorted({**dict(begins), **dict(last), **dict(others), **dict(errors[:LINES_NEXT]), **dict(next_to_it)}.items())
-    )
-    return [f"near line {number}: {text[:LONGEST_LINE]}" for number, text in shown.items()]
+    called = [each for each in kept if _CALLED.match(each[1])][:REASONS]
+    told = [*begins, *last, *others, *called, *errors[:LINES_NEXT], *next_to_it]
+    return [f"near line {number}: {text}" for number, text in sorted(dict(told).items())]
 
 
 def _begins(kept: Sequence[tuple[int, str]], told: set[int], root: int) -> Iterator[tuple[int, str]]:
