@@ -1460,3 +1460,18 @@ def test_where_the_cause_is_not_known_the_beginning_of_the_message_is_shown(line
     said = told(*lines)
     assert said.verdict is Verdict.UNKNOWN
     assert said.evidence[0] == f"near line {shown}: {lines[shown - 1]}"
+
+
+def test_of_a_long_line_the_end_is_shown_too() -> None:
+    """A command of 2,000 characters, and behind it why it failed."""
+    command = "weaver " + " ".join(f"--thread={number}" for number in range(150))
+    said = told("weaving", f"{command}: could not find a shuttle", "gmake: *** [cloth] Error 4")
+    assert said.root.endswith("could not find a shuttle")
+    assert len(said.root) < 450
+
+
+def test_what_is_called_an_error_is_shown_wherever_it_stands() -> None:
+    """Further from the root line than its neighbours, and in words that nobody knows."""
+    spinning = [f"[ 1{number % 10}%] Spinning thread {number}" for number in range(6)]
+    said = told("* E loom 7 is", "", *spinning, "error: the warp is not even", *spinning, "make: *** [cloth] Error 4")
+    assert "near line 1: * E loom 7 is" in said.evidence
