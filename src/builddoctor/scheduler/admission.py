@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable
 from builddoctor.core.events import HoldReason
 from builddoctor.core.phase import Estimate, Phase, PhaseKind
 from builddoctor.scheduler.course_forecast import Ahead, CourseForecast, CourseForecasts, Outlook, Steps, later
-from builddoctor.scheduler.running_set import SURE_SHARE, Load, Running, RunningSet, risk_share
+from builddoctor.scheduler.running_set import Load, Running, RunningSet, risk_share
 from builddoctor.scheduler.wait_queue import KeptPlace, Waiting
 
 TRIES = 16
 """Phases a pass for which moments to come are looked at; they are the most urgent of those that do not fit now."""
 
-ESTIMATES = 16
+ESTIMATES = 4
 """Phases a pass that are estimated anew: a thousand at once would keep gates waiting for their answers."""
 
 
@@ -81,13 +81,12 @@ class Admission:
         return self._allowed_mib - self._load.expected_mib
 
     def estimate_again(self, waiting: Waiting, estimate: Callable[[Phase], Estimate]) -> None:
-        """What others of its kind took is known since it asked; those known from the past do not change."""
+        """What others took is known since it asked: those of its kind, or by how much the past is off."""
         if self._estimates <= 0:
             return
         waiting.estimated_at_s = self._now_s
-        if waiting.estimate.spread_mib > SURE_SHARE * waiting.estimate.peak_mib:
-            self._estimates -= 1
-            waiting.estimate = estimate(waiting.phase)
+        self._estimates -= 1
+        waiting.estimate = estimate(waiting.phase)
 
     def reach(self, urgency: float) -> None:
         """Come to a phase of this urgency; urgencies fall from call to call."""
@@ -105,11 +104,7 @@ class Admission:
         if self._no_core(waiting):
             return HoldReason.CORES
         fits_at_peaks = not self._promised and self._load_with(waiting).committed_mib <= self._allowed_mib
-        if fits_at_peaks or self._fits_in_time(waiting):
-            return None
-        if waiting.course and not self._promised:
-            self._promise(waiting)
-        return HoldReason.MEMORY
+        return None if fits_at_peaks or self._fits_in_time(waiting) else HoldReason.MEMORY
 
     def _no_core(self, waiting: Waiting) -> bool:
         count = self._load.count
@@ -125,22 +120,21 @@ class Admission:
         return self._load.with_one(waiting.estimate, risk_share(self._evenness(waiting.phase.kind)))
 
     def _fits_in_time(self, waiting: Waiting) -> bool:
-        """It does not fit beside the peaks of all, but at every moment beside what they will hold then."""
+        """It fits at every moment beside what all others will hold then. Else room may be promised to it, from the
+        moment on at which it will fit."""
         if self._tries <= 0:
             return False
         self._tries -= 1
-        return self._forecast_for(waiting.urgency).fits(self._steps(waiting), self._within_mib(waiting))
-
-    def _promise(self, waiting: Waiting) -> None:
-        """Room from the moment on at which it will fit: what starts before that has to leave it."""
-        steps = self._steps(waiting)
-        begins_s = self._forecast_for(waiting.urgency).first_s(steps, self._within_mib(waiting))
-        if begins_s is not None and self._ahead is not None:
-            self._ahead.add(Outlook(math.inf, later(steps, begins_s), 0.0))
-            self._promised = True
-
-    def _within_mib(self, waiting: Waiting) -> float:
-        return self._allowed_mib - self._kept_mib - self._load_with(waiting).risk_mib
+        steps, forecast = self._steps(waiting), self._forecast_for(waiting.urgency)
+        within_mib = self._allowed_mib - self._kept_mib - self._load_with(waiting).risk_mib
+        if forecast.fits(steps, within_mib):
+            return True
+        if waiting.course and not self._promised:
+            begins_s = forecast.first_s(steps, within_mib)
+            if begins_s is not None and self._ahead is not None:
+                self._ahead.add(Outlook(math.inf, later(steps, begins_s), 0.0))
+                self._promised = True
+        return False
 
     def _forecast_for(self, urgency: float) -> CourseForecast:
         """What running phases will hold, for a phase of this urgency: what more urgent units free is not for it."""
