@@ -25,7 +25,7 @@ TRIES = 16
 """Phases a pass for which moments to come are looked at; they are the most urgent of those that do not fit now."""
 
 ESTIMATES = 4
-"""Phases a pass that are estimated anew: a thousand at once would keep gates waiting for their answers."""
+"""Phases a pass that are estimated anew: with 16 gates wait longer for answers, and builds are as long (ADR 0035)."""
 
 
 class Admission:
@@ -103,8 +103,25 @@ class Admission:
             return HoldReason.FREEING
         if self._no_core(waiting):
             return HoldReason.CORES
-        fits_at_peaks = not self._promised and self._load_with(waiting).committed_mib <= self._allowed_mib
-        return None if fits_at_peaks or self._fits_in_time(waiting) else HoldReason.MEMORY
+        fits_at_peaks = self._load_with(waiting).committed_mib <= self._allowed_mib
+        if fits_at_peaks and not self._promised:
+            return None
+        if self._tries <= 0:
+            return HoldReason.MEMORY
+        self._tries -= 1
+        steps, forecast = self._steps(waiting), self._forecast_for(waiting.urgency)
+        within_mib = self._allowed_mib - self._kept_mib - self._load_with(waiting).risk_mib
+        if forecast.fits(steps, within_mib):
+            return None
+        if waiting.course and not self._promised:
+            self._promise(steps, forecast.first_s(steps, within_mib))
+        return HoldReason.MEMORY
+
+    def _promise(self, steps: Steps, begins_s: float | None) -> None:
+        """Room from that moment on: what is less urgent has to leave it."""
+        if begins_s is not None and self._ahead is not None:
+            self._ahead.add(Outlook(math.inf, later(steps, begins_s), 0.0))
+            self._promised = True
 
     def _no_core(self, waiting: Waiting) -> bool:
         count = self._load.count
@@ -118,23 +135,6 @@ class Admission:
 
     def _load_with(self, waiting: Waiting) -> Load:
         return self._load.with_one(waiting.estimate, risk_share(self._evenness(waiting.phase.kind)))
-
-    def _fits_in_time(self, waiting: Waiting) -> bool:
-        """It fits at every moment beside what all others will hold then. Else room may be promised to it, from the
-        moment on at which it will fit."""
-        if self._tries <= 0:
-            return False
-        self._tries -= 1
-        steps, forecast = self._steps(waiting), self._forecast_for(waiting.urgency)
-        within_mib = self._allowed_mib - self._kept_mib - self._load_with(waiting).risk_mib
-        if forecast.fits(steps, within_mib):
-            return True
-        if waiting.course and not self._promised:
-            begins_s = forecast.first_s(steps, within_mib)
-            if begins_s is not None and self._ahead is not None:
-                self._ahead.add(Outlook(math.inf, later(steps, begins_s), 0.0))
-                self._promised = True
-        return False
 
     def _forecast_for(self, urgency: float) -> CourseForecast:
         """What running phases will hold, for a phase of this urgency: what more urgent units free is not for it."""
