@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 
 from builddoctor.simulate.result import Host, Result, Rules
-from builddoctor.simulate.shipped import as_shipped, shipped_jobs
+from builddoctor.simulate.shipped import as_shipped, shipped_rules
 from builddoctor.simulate.workload import Growth, Workload
 from support.published import KsPlus, Sizey, Tovar, reserving
 from support.workloads import disturbed, warm
@@ -51,8 +51,7 @@ def _row(workload: Workload, growth: Growth, cores: int, gib: float) -> list[str
     whole = Host(cores=cores, limit_mib=gib * 1024, own_budget_mib=gib * 1024)
     earlier = disturbed(workload, share=0.1, times=0.1, seed=1)
     theirs = Rules(growth=growth)
-    sample_s = None if growth == "flat" else theirs.sample_s
-    ours = Rules(growth=growth, jobs=shipped_jobs(host), held=True, sample_s=sample_s)
+    ours = shipped_rules(host, growth)
     cells = [f"{cores}, {gib}"]
     for sizers in (TOVAR, SIZEY, KS_PLUS):
         for known in (None, earlier):

@@ -1,12 +1,10 @@
 """The sampler: looks at memory while the build runs, and says what it saw as events.
 
-Covers: the order of reads, the period (by headroom and measured growth), which phases are worth a look, pressure, the
-once-a-second status; the thresholds of all that is looked for.
-Does *not* cover: what follows from it (``scheduler``), or single sources of figures that headroom alone does not show
-(``runtime.rss_recheck``, ``runtime.ungated_watch``, ``runtime.sharing``).
-
-Period: headroom / (4 x fastest growth seen), between 50 ms and 1 s; before anything was seen, memory is taken to fill
-at 6000 MiB/s, as earlyoom and nohang do.
+Covers: the order of reads, which phases are worth a look, pressure, the once-a-second status; the thresholds of all
+that is looked for.
+Does *not* cover: what follows from it (``scheduler``), how soon to look again (``scheduler.look_period``), or single
+sources of figures that headroom alone does not show (``runtime.rss_recheck``, ``runtime.ungated_watch``,
+``runtime.sharing``).
 """
 
 from __future__ import annotations
@@ -26,15 +24,13 @@ from builddoctor.runtime.rss_recheck import CrossCheckRules, RssRecheck
 from builddoctor.runtime.sharing import Sharing
 from builddoctor.runtime.ungated_watch import WATCHING_S, UngatedWatch
 from builddoctor.scheduler.budget import OPEN_UNIT_MIB, Allowance, allowance
+from builddoctor.scheduler.look_period import LONGEST_S, LookPeriod
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.pressure import PressureSensor
 from builddoctor.system.process import Processes
 from builddoctor.system.root import Clock, SystemRoot
 
-SHORTEST_S, LONGEST_S = 0.05, 1.0
-UNMEASURED_FILL_MIB_S = 6000.0
-MEASURED_AFTER = 20
 PRESSURE_EVERY_S = 1.0
 TIGHT_SHARE = 0.15
 """With less of the tightest limit left, resting phases are looked at each time too: they may be ended any moment."""
@@ -95,12 +91,10 @@ class Sampler:
         self._pressure = PressureSensor(root, page_bytes=self._page_bytes)
         self._pressure_s = float("-inf")
         self._looked_s: float | None = None
-        self._fastest_mib_s = 0.0
-        self._samples = 0
+        self._period = LookPeriod()
         self._running = 0
         self._tight = False
         self._busy_s = clock()
-        self._last: tuple[float, float] | None = None
 
     @property
     def is_stale(self) -> bool:
@@ -127,7 +121,7 @@ class Sampler:
         if not self._tight and self._is_tight():
             looked = self._look_at_phases(open_units, everyone=True)
         self._tight = self._is_tight()
-        self._measure(self.held_mib, busy=self._running > 0)
+        self._period.saw(self.held_mib, self._clock(), busy=self._running > 0)
         self._recheck.look(self.held_mib, self.reading, running=self._running > 0)
         allowed = allowance(self.reading, self.held_mib)
         if (pressure := self._look_at_pressure(at_s)) is not None:
@@ -200,18 +194,10 @@ class Sampler:
     @property
     def period_s(self) -> float:
         """How long until the next look."""
-        unmeasured = self._samples < MEASURED_AFTER and not self.is_quiet
-        fill = UNMEASURED_FILL_MIB_S if unmeasured else max(2 * self._fastest_mib_s, 500.0)
         longest_s = WATCHING_S if self._ungated.watching else LONGEST_S
-        period_s = min(longest_s, max(SHORTEST_S, self.reading.tightest.headroom_mib / (4 * fill)))
+        headroom_mib = self.reading.tightest.headroom_mib
+        period_s = self._period.next_s(headroom_mib, longest_s=longest_s, quiet=self.is_quiet)
         return min(period_s, self._sharing.period_s(waiting=self._scheduler.waiting > 0))
-
-    def _measure(self, total_mib: float, *, busy: bool) -> None:
-        now_s = self._clock()
-        if self._last is not None and now_s > self._last[0]:
-            self._fastest_mib_s = max(self._fastest_mib_s, (total_mib - self._last[1]) / (now_s - self._last[0]))
-        self._last = (now_s, total_mib)
-        self._samples += busy
 
     def status(
         self,

@@ -55,7 +55,6 @@ class OomGuard:
         self._runaways = runaways
         self._brake = brake
         self._said_overdrawn = False
-        self._samples = 0
         # Of hundreds most rest: those that grow are not looked for among all, at each sample.
         self._growing: dict[int, Running] = {}
 
@@ -151,12 +150,11 @@ class OomGuard:
         return self._running.get(phase_id) is run and run.suspended_at_s is None
 
     def _take_in(self, sample: MemorySampled) -> None:
-        self._samples += 1
         now_s, cpu_s = sample.at_s, dict(sample.cpu_s)
         for phase_id, rss_mib in sample.rss_mib:
             if (run := self._running.get(phase_id)) is None:
                 continue
-            self._running.sampled(run, rss_mib, now_s, self._samples)
+            self._running.sampled(run, rss_mib, now_s)
             if run.growth_mib_s:
                 self._growing[phase_id] = run
             else:

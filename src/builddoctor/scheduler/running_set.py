@@ -24,9 +24,9 @@ OVERRUN_FACTOR = 1.2
 """A phase past its reservation is taken to want this much of what it holds."""
 
 
-GROWTH_MEMORY = 0.8
-"""Growth seen counts on, less by a fifth from sample to sample: compilers grow in steps, and a flat sample between two
-of them is no calm."""
+GROWTH_S = 0.3
+"""Growth is what a phase took within this time: compilers grow in steps, `cudafe++` by 130 MiB in its first tenth of a
+second, and that does not go on. Told from two looks first builds of the example were 10 % longer (docs/adr/0036)."""
 
 FASTEST_MIB_S = 1700.0
 """No compiler grows faster: the example's host code by 1,400 MiB/s over a quarter of a second, `cudafe++` by 1,630 over
@@ -44,10 +44,6 @@ SURE_SHARE = 0.1
 
 LEAST_GROWTH_MIB_S = 1.0
 """Less is none."""
-
-SHORT_S = 0.09
-"""Growth is not told from looks nearer to each other than this, but from this one and the last but one: compilers take
-memory in bursts, and `cudafe++` some 130 MiB in its first tenth of a second, which is no 1.5 GB/s."""
 
 
 class Running(msgspec.Struct):
@@ -68,14 +64,8 @@ class Running(msgspec.Struct):
     area_mib_s: float = 0.0
     """its size, added up over time"""
     looks: int = 0
-    looked_s: float = 0.0
-    """when it was last looked at"""
-    looked_at: int = 0
-    """and by which sample"""
-    before_mib: float = 0.0
-    """what it held at the look before that one"""
-    before_s: float = 0.0
-    """and when that was"""
+    seen: list[tuple[float, float]] = msgspec.field(default_factory=list)
+    """(when it was looked at, MiB): the last of ``GROWTH_S``, and one before"""
     suspended_at_s: float | None = None
     """since when it stands still; None while it works"""
     stood_s: float = 0.0
@@ -93,39 +83,48 @@ class Running(msgspec.Struct):
     """how far above that it may go: nothing is left of it once it went there"""
 
     def __post_init__(self) -> None:
+        self.seen.append((self.admitted_at_s, self.rss_mib))
         self._expect()
 
-    def sampled(self, rss_mib: float, now_s: float, number: int) -> bool:
-        """It holds this much; True when that has changed. ``number``: of the sample. A phase that rests is not looked
-        at by each one: growth is since the last look at this phase. One that stands still grows when it goes on."""
+    def sampled(self, rss_mib: float, now_s: float) -> bool:
+        """It holds this much; True when that has changed. One that stands still grows when it goes on."""
         if self.suspended_at_s is not None:
             return False
-        last_s = max(self.looked_s, self.admitted_at_s)
-        passed_s = now_s - last_s
-        growth_mib_s = self.growth_mib_s and self.growth_mib_s * GROWTH_MEMORY ** (number - self.looked_at)
-        if passed_s > 0:
-            if passed_s < SHORT_S:
-                seen_mib_s = (rss_mib - self.before_mib) / max(SHORT_S, now_s - max(self.before_s, self.admitted_at_s))
-            else:
-                seen_mib_s = (rss_mib - self.rss_mib) / passed_s
-            growth_mib_s = max(growth_mib_s, seen_mib_s)
-            self.area_mib_s += rss_mib * passed_s
-            self.before_mib, self.before_s = self.rss_mib, last_s
-        else:
+        passed_s = now_s - self.seen[-1][0]
+        if passed_s <= 0:
             # Two looks at one moment are one.
-            self.before_mib = rss_mib
-        self.growth_mib_s = growth_mib_s if growth_mib_s >= LEAST_GROWTH_MIB_S else 0.0
+            self.seen.pop()
+        self.seen.append((now_s, rss_mib))
+        self.area_mib_s += rss_mib * max(0.0, passed_s)
         self.looks += 1
-        self.looked_s, self.looked_at = now_s, number
+        growth_mib_s = self._growth_mib_s(now_s)
+        self.growth_mib_s = growth_mib_s if growth_mib_s >= LEAST_GROWTH_MIB_S else 0.0
         if rss_mib == self.rss_mib:
             return False
         self.rss_mib = rss_mib
         self._expect()
         return True
 
+    def _growth_mib_s(self, now_s: float) -> float:
+        """Between two looks it grew evenly, as far as is known."""
+        from_s, seen = now_s - GROWTH_S, self.seen
+        while len(seen) > 1 and seen[1][0] <= from_s:
+            del seen[0]
+        begin_s, begin_mib = seen[0]
+        if begin_s < from_s:
+            next_s, next_mib = seen[1]
+            begin_mib += (next_mib - begin_mib) * (from_s - begin_s) / (next_s - begin_s)
+        return (seen[-1][1] - begin_mib) / GROWTH_S
+
+    def goes_on(self, now_s: float) -> None:
+        """It works again after it stood, and grows as it did before."""
+        self.stood_s += self.stands_s(now_s)
+        self.suspended_at_s = None
+        self.seen = [(now_s, self.rss_mib)]
+
     def held_mib_s(self, now_s: float) -> float:
         """Its size added up over time until now; since the last look it has not changed, as far as is known."""
-        return self.area_mib_s + self.rss_mib * max(0.0, now_s - max(self.looked_s, self.admitted_at_s))
+        return self.area_mib_s + self.rss_mib * max(0.0, now_s - self.seen[-1][0])
 
     def ran_s(self, now_s: float) -> float:
         """How long it has worked."""
@@ -146,9 +145,10 @@ class Running(msgspec.Struct):
         return self.growth_mib_s > FASTEST_MIB_S and not self.sure
 
     def growth_within_mib(self, ahead_s: float) -> float:
-        """What it may take on so soon: no more than was set aside for it, as long as it behaves as expected."""
+        """What it may take on so soon: no more than was set aside for it, where its size is known. A guess stops none:
+        phases that were near to theirs went on to the limit (docs/adr/0036)."""
         growth_mib = self.growth_mib_s * ahead_s
-        if self.rss_mib > self.estimate.reserve_mib or self.too_fast:
+        if not self.sure or self.rss_mib > self.estimate.reserve_mib:
             return growth_mib
         return min(growth_mib, self.estimate.reserve_mib - self.rss_mib)
 
@@ -247,15 +247,13 @@ class RunningSet(dict[int, Running]):
         self._suspended.add(run.phase.phase_id)
 
     def resume(self, run: Running, now_s: float) -> None:
-        """It works again, and grows as it did before."""
-        run.stood_s += run.stands_s(now_s)
-        run.suspended_at_s = None
-        run.looked_s = run.before_s = now_s
+        """It works again."""
+        run.goes_on(now_s)
         self._suspended.discard(run.phase.phase_id)
 
-    def sampled(self, run: Running, rss_mib: float, now_s: float, number: int) -> None:
+    def sampled(self, run: Running, rss_mib: float, now_s: float) -> None:
         """See ``Running.sampled``."""
-        if run.sampled(rss_mib, now_s, number):
+        if run.sampled(rss_mib, now_s):
             self._add(run)
 
     def load(self, evenness: Callable[[PhaseKind], float]) -> Load:

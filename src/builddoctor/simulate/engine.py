@@ -39,6 +39,7 @@ from builddoctor.core.events import (
 )
 from builddoctor.core.past import PastUnit, UnitKey
 from builddoctor.core.phase import Estimate, Outcome, Phase, PhaseKind, Unit
+from builddoctor.scheduler.look_period import LookPeriod
 from builddoctor.simulate.result import USUAL, Failure, Host, PhaseRun, Result, Rules
 from builddoctor.simulate.workload import (
     Course,
@@ -117,6 +118,9 @@ class _Simulation:
         self._kills_due: list[tuple[float, int, int]] = []
         self._asks_due: deque[tuple[float, Opened]] = deque()
         self._look_s = math.inf
+        self._period = LookPeriod()
+        self._due_look_s = 0.0
+        """when production would look next"""
         self._idle_looks = 0
         self._came: list[int] = []
         self._all_seen_s = -math.inf
@@ -256,10 +260,16 @@ class _Simulation:
     def _next_look_s(self) -> float:
         if self._rules.sample_s is None:
             return math.inf
+        if self._rules.looks == "production's":
+            return max(self._now_s, self._due_look_s)
         return (math.floor(self._now_s / self._rules.sample_s + 1e-9) + 1) * self._rules.sample_s
 
     def _look(self) -> None:
         rss = self._sizes()
+        self._period.saw(self._used_mib, self._now_s, busy=bool(self._running))
+        self._due_look_s = self._now_s + self._period.next_s(
+            self._host.limit_mib - self._used_mib, longest_s=self._rules.sample_s or 0.0
+        )
         suspects = sorted(self._running.keys() & self._policy.suspects)
         cpu_s = tuple((phase_id, self._running[phase_id].done(self._done_s)) for phase_id in suspects)
         self._look_s = math.inf

@@ -46,14 +46,16 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     sample_s: float | None = 0.25
     """memory is looked at on multiples of this, where something has changed since; None: once, before the build. With
     flat growth gigabytes come from one look to the next, which no compiler does and every scheduler takes for danger"""
+    looks: Literal["even", "production's"] = "even"
+    """each ``sample_s``, or the sooner the less is left (``scheduler.look_period``)"""
     quiet_s: float = 5.0
     """and this long after the last look where nothing has; then what the policy sees is that time passes"""
     rest_s: float = 0.0
     """what holds still is looked at again after this, as ``scheduler.rules`` has it; 0: at each look, with all
     others"""
-    kill_s: float = 0.1
+    kill_s: float = 0.02
     kill_s_per_gib: float = 0.08
-    """from a kill being decided to its memory being back"""
+    """from a kill being decided to its memory being back, as measured (48 kills, docs/adr/0035): 10 ms, and 80 a GiB"""
     gap_s: float = 0.0
     """between two phases of a unit: the driver and the next gate"""
     enforced: bool = True

@@ -42,6 +42,15 @@ def shipped_jobs(host: Host) -> int:
     return window(host.cores, host.budget_mib)
 
 
+def shipped_rules(host: Host, growth: Growth) -> Rules:
+    """Units that wait at their compiler drivers, and looks as in production; where phases hold their peaks from their
+    start on, none while they run."""
+    ours = Rules(growth=growth, jobs=shipped_jobs(host), held=True)
+    if growth == "flat":
+        return msgspec.structs.replace(ours, sample_s=None)
+    return msgspec.structs.replace(ours, looks="production's")
+
+
 def as_shipped(
     workload: Workload,
     host: Host,

@@ -16,38 +16,43 @@ def watched(looks: list[tuple[float, float]], *, peak_mib: float = 200.0, spread
     """A phase that was admitted at 100 s; ``looks``: (seconds since, MiB)."""
     estimate = Estimate(peak_mib=peak_mib, spread_mib=spread_mib, source="told")
     run = Running(phase=phase(1), estimate=estimate, admitted_at_s=100.0, alone=False, budget_mib=3000.0)
-    for number, (after_s, rss_mib) in enumerate(looks):
-        run.sampled(rss_mib, 100.0 + after_s, number)
+    for after_s, rss_mib in looks:
+        run.sampled(rss_mib, 100.0 + after_s)
     return run
 
 
 def test_what_a_front_end_takes_at_its_start_is_a_burst() -> None:
     """Looks 80 ms apart, as in a build of the example: 128 MiB came between two of them."""
     run = watched([(0.085, 19.5), (0.167, 147.8)])
-    assert run.growth_mib_s == pytest.approx(147.8 / 0.167)
-    assert not run.too_fast
-    assert run.growth_within_mib(0.5) == pytest.approx(250.0 - 147.8)
+    assert run.growth_mib_s == pytest.approx(147.8 / 0.3)
 
 
-def test_a_hog_is_known_at_its_second_look() -> None:
+def test_a_hog_is_known_within_three_tenths_of_a_second() -> None:
     """2 GB/s, at 20 looks a second."""
-    run = watched([(0.05, 100.0), (0.1, 200.0)])
-    assert run.growth_mib_s == pytest.approx(2000.0)
-    assert run.too_fast
-    assert run.growth_within_mib(0.5) == pytest.approx(1000.0)
+    looks = [(0.05 * place, 100.0 * place) for place in range(1, 7)]
+    assert not watched(looks[:5]).too_fast
+    assert watched(looks).growth_mib_s == pytest.approx(2000.0)
+    assert watched(looks).too_fast
 
 
-def test_looks_that_are_far_enough_apart_tell_growth_by_themselves() -> None:
-    """It rested, and grows now: the rest says nothing about how fast."""
-    run = watched([(1.0, 100.0), (2.0, 100.0), (2.1, 180.0)])
-    assert run.growth_mib_s == pytest.approx(800.0)
+def test_growth_is_told_over_three_tenths_of_a_second() -> None:
+    """However often it is looked at: a step up, and flat since."""
+    often = [(0.5, 100.0), *((1.0 + 0.05 * place, 100.0 if place < 1 else 180.0) for place in range(20))]
+    assert watched(often[:3]).growth_mib_s == pytest.approx(80.0 / 0.3)
+    assert watched(often[:7]).growth_mib_s == pytest.approx(80.0 / 0.3)
+    assert watched(often).growth_mib_s == 0.0
 
 
-def test_a_hog_that_rested_is_known_at_its_second_look_as_well() -> None:
-    """The first is too near to the last one of the rest, and with the one before that it falls into the rest."""
-    looks = [(1.0, 100.0), (2.0, 100.0), (2.05, 200.0), (2.1, 300.0), (2.15, 400.0)]
-    assert not watched(looks[:3]).too_fast
-    assert watched(looks[:4]).too_fast
+def test_between_two_looks_a_phase_grows_evenly() -> None:
+    """Looks further apart than that: what came within the last three tenths is as much of the rise."""
+    assert watched([(1.0, 100.0), (2.0, 300.0)]).growth_mib_s == pytest.approx(200.0)
+    assert watched([(1.0, 100.0), (2.0, 100.0), (2.2, 180.0)]).growth_mib_s == pytest.approx(80.0 / 0.3)
+
+
+def test_a_hog_that_rested_is_known_as_soon() -> None:
+    """What it did before the rest says nothing."""
+    looks = [(1.0, 100.0), (2.0, 100.0), *((2.0 + 0.05 * place, 100.0 + 100.0 * place) for place in range(1, 7))]
+    assert not watched(looks[:6]).too_fast
     assert watched(looks).growth_mib_s == pytest.approx(2000.0)
 
 
@@ -59,7 +64,24 @@ def test_two_looks_at_one_moment_are_one() -> None:
 
 def test_a_moment_is_no_time_to_tell_growth_from() -> None:
     """A look 7 ms after the start sees 100 MiB: that is not 14 GB/s."""
-    assert watched([(0.007, 100.0)]).growth_mib_s == pytest.approx(100.0 / 0.09)
+    assert watched([(0.007, 100.0)]).growth_mib_s == pytest.approx(100.0 / 0.3)
+
+
+def test_only_a_known_size_ends_growth() -> None:
+    """50 MiB are left of a guess of 200 and of a size that an earlier build saw: what was guessed may go on."""
+    looks = [(1.0, 50.0), (1.5, 150.0)]
+    assert watched(looks, spread_mib=0.0).growth_within_mib(0.5) == pytest.approx(50.0)
+    assert watched(looks, spread_mib=80.0).growth_within_mib(0.5) == pytest.approx(100.0)
+
+
+def test_what_stood_grows_from_there() -> None:
+    """Nothing is known of the time that it stood."""
+    run = watched([(1.0, 50.0), (1.5, 150.0)])
+    run.suspended_at_s = 101.5
+    run.goes_on(109.0)
+    run.sampled(160.0, 109.1)
+    assert run.growth_mib_s == pytest.approx(10.0 / 0.3)
+    assert (run.stood_s, run.held_mib_s(109.1)) == (pytest.approx(7.5), pytest.approx(50.0 + 75.0 + 16.0))
 
 
 EVENNESS = {kind: place / 10 for place, kind in enumerate(PhaseKind)}
@@ -85,7 +107,7 @@ def test_the_sum_is_that_of_all_that_run_whatever_came_and_went() -> None:
         if chance.random() < 0.7:
             runs.end(chance.choice(list(runs)))
         for run in runs.values():
-            runs.sampled(run, chance.choice((run.rss_mib, 300.0 * chance.random())), float(number), number)
+            runs.sampled(run, chance.choice((run.rss_mib, 300.0 * chance.random())), float(number))
         even = EVENNESS if number % 50 < 25 else dict.fromkeys(kinds, 0.0)
         load = runs.load(even.__getitem__)
         assert (load.count, load.killing) == (len(runs), False)

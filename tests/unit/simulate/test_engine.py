@@ -136,6 +136,16 @@ def test_a_phase_follows_its_recorded_curve() -> None:
     assert (fits.kernel_kills, fits.makespan_s, fits.peak_mib) == (0, pytest.approx(10.0), pytest.approx(999))
 
 
+@pytest.mark.parametrize(("limit_mib", "every_s"), [(1000.0, 0.05), (100_000.0, 0.25)])
+def test_near_the_limit_it_looks_as_often_as_production(limit_mib: float, every_s: float) -> None:
+    """With 50 MiB left 20 times a second; with plenty each ``sample_s``."""
+    recorder = Recorder()
+    rules = Rules(growth="ramp", sample_s=0.25, looks="production's")
+    simulate(curved((950, 4, ((0.1, 0.95), (1.0, 1.0)))), recorder, host(limit_mib=limit_mib), rules)
+    looks_s = [now_s for event, now_s in recorder.heard if isinstance(event, MemorySampled)]
+    assert looks_s[-2] - looks_s[-3] == pytest.approx(every_s)
+
+
 def test_what_is_looked_at_is_what_the_curve_says() -> None:
     """Up, and down again: looks at whole seconds see the line between two points."""
     recorder = Recorder()
@@ -229,7 +239,7 @@ class Killer(Recorder):
 def test_a_kill_takes_its_time() -> None:
     """Decided at the second look of the run, 5 s; the end comes 0.1 s and 80 ms a GiB later."""
     killer = Killer()
-    result = simulate(build([(512, 10)]), killer, host(), Rules())
+    result = simulate(build([(512, 10)]), killer, host(), Rules(kill_s=0.1))
     ((event, now_s),) = [(event, now_s) for event, now_s in killer.heard if isinstance(event, PhaseEnded)]
     assert (event.outcome, result.kills) == (Outcome.KILLED_BY_US, 1)
     assert now_s == pytest.approx(5 + 0.1 + 0.04)
@@ -237,7 +247,7 @@ def test_a_kill_takes_its_time() -> None:
 
 def test_a_phase_that_ends_before_its_kill_arrives_has_ended_well() -> None:
     """As in production: the exit status counts."""
-    result = simulate(build([(512, 5.05)]), Killer(), host(), Rules())
+    result = simulate(build([(512, 5.05)]), Killer(), host(), Rules(kill_s=0.1))
     assert result.completed
     assert result.kills == 1
 
