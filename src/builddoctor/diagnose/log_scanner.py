@@ -489,6 +489,7 @@ def failure() -> Landmark:
         ],
         r"^(?:[A-Za-z]{1,40}\.){0,8}[A-Za-z]{0,40}Error: ",
         r"^(?:==> )?(?:ERROR|error|fatal|FATAL): ",
+        r"^[a-z][a-z0-9.+-]{1,40}: (?:Error|ERROR): ",
         r"^(?:\*\* )?BUILD FAILED\b",
         r": (?:fatal |internal compiler |catastrophic )?error: ",
         rf"^(?:{'|'.join(map(re.escape, _NVIDIAS))}) (?:fatal|error) ",

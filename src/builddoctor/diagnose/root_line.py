@@ -51,7 +51,9 @@ ENDS_BADLY = re.compile(
     r"\bFAILED\b|\b[Ee]xit status [1-9]|^status [1-9]\d{0,2}$|[Ee]rrors? while running|: Broken pipe$"
     r"|\bexited with (?:code )?(?!0\b)\d|\bAborted\b|^The configuration failed|^Failing command: "
     r"|\bmake(?:\[\d{1,4}\])?: \*\*\*[ N]|^NMAKE : .{0,20}U1\d{3}: "
-    r"|^installation of package \S{1,80} had non-zero exit status$"
+    r"|^installation of package \S{1,80} had non-zero exit status$|^ExitFailure -?[1-9]"
+    r"|\bfailed (?:during|while|to (?:install|build|compile|configure|link|load))\b"
+    r"|^while loading .{1,300}, in expression starting on line \d"
 )
 
 LINES_NEXT = 2
@@ -199,8 +201,9 @@ _COMMAND = re.compile(r" -\w|&&|(?:^|[\w/\\])\S*\.\w{1,4}$")
 
 _FAILS = re.compile(
     r"(?i)(?:\b|_)(?:error|fatal|failed|failure|bailing out|fehler|fehlgeschlagen|erreur|échec|échoué|erro|falló|falha"
-    r"|errore|ошибка|fout|błąd)\b|错误|失败|エラー|失敗|오류"
+    r"|errore|ошибка|fout|błąd)\b(?!\.[a-z]\w{0,3}\b)|错误|失败|エラー|失敗|오류"
 )
+"""but not as the name of a file: error.o"""
 _KILLED = re.compile(r"(?:[Kk]illed|[Tt]erminated|[Aa]borting|SIG(?:KILL|TERM|SEGV|ABRT|BUS|ILL))\b")
 _KILLS = re.compile(r"(?:\S{1,80}: )?(?:line \d{1,6}: )?(?: *\d{1,8} )?(?:Killed|Terminated)\b")
 """a shell's own word of what it had started"""
@@ -268,7 +271,7 @@ _NO_REASON = re.compile(
     r"|duplicates?)\b"
     r"|\bexit (?:code|status)\b|\bnon-zero\b|\bunfinished jobs\b|\brecipe for target\b"
     r"|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
-    r"|\bskipp|: In (?:\w{4,12} )?function |^# --error 0x"
+    r"|\bskipp|: In (?:\w{4,12} )?function |^# --error 0x|\becho (?:-\w{1,3} )?(?:>&2 )?[\"'\\]"
 )
 
 
@@ -280,12 +283,14 @@ _WRAPS = re.compile(
     r"|^error: (?:[Cc]ould not compile|failed to run custom build command|failed to compile) "
     r"|^(?:ERROR|error):$|^(?:ERROR|[Ee]rror) ?-{1,3}$|-- ANTICONF ERROR -|^(?:ERROR|[Ee]rror): [-=*#]{8,}$"
     r"|^error: Cannot build '/nix/store/"
+    r"|^(?:error: )?(?:cannot build derivation .{1,300} couldn't be built|\d{1,4} dependenc\w{1,3} of derivation ')"
+    r"|\bbuild of [`'\u2018]?/(?:gnu|nix)/store/\S{1,200} failed$"
     r"|\bduring the fetch of repository '|\bTraceback \(most recent call last\):|\bdue to previous errors?\b"
     r"|\bCould not read from remote repository|^fatal: clone of '|^Failed to clone '"
     r"|^configure:(?:\d{1,6}:)? error: in [`'\u2018]|^fatbinary fatal {1,4}: Could not open input file"
     r"|\breturned ExitFailure \d|Failed to generate test project build system|^Failed executing: "
     r"|^\*\* \(Mix\.Error\) Could not compile|\bgave error exit status\b|^ERROR: \S{1,80}: Error in build\(\) method"
-    r"|Exception raised during nimble script|\berror MSB3073\b|^Configuration failed\. This could reflect"
+    r"|Exception raised during nimble script|\berror MSB30(?:73|30)\b|^Configuration failed\. This could reflect"
     r"|^\[(?:ERROR|INFO)\] (?:COMPILATION ERROR|Compilation failure|The compilation of \S{1,80} failed at)"
     r"|^Error: (?:[Cc]ommand failed|Docker build failed with exit code)|^ERROR {1,2}Failed to compile with \d"
     r"|^Summary: \d+ tasks? failed|\bwas unable to build\b|\bprocess didn't exit successfully\b"
@@ -448,17 +453,21 @@ def some_line(reading: Reading, facts: LogFacts) -> Finding:
 _LABEL = re.compile(r"[:\uff1a]$")
 _PHASE = re.compile(r"^\* ERROR: \S{1,200} failed \(\w{1,20} phase\):$")
 """Portage: what the package itself says stands below it"""
+_TITLE = re.compile(r"#?[=*-]{3,}\W{0,3}(?:ERROR|[Ee]rror)\b.{0,150}[=*-]{3,}#?$")
+"""opam's and Julia's: a headline between rulers"""
 
 
 def _below_label(found: Finding, reading: Reading) -> Finding:
     """What a program says below a line that only announces it: "Standard error:", "unable to load shared object:"."""
     lines = _lines_of(reading)
     below = next(((each, lines[each]) for each in sorted(lines) if each > found.line and lines[each]), None)
-    if below is None or below[0] - found.line > LINES_NEXT or not _LABEL.search(lines.get(found.line, found.text)):
+    text = lines.get(found.line, found.text)
+    title = _TITLE.match(text)
+    if below is None or below[0] - found.line > LINES_NEXT or not (title or _LABEL.search(text)):
         return found
     if _WRAPS.search(below[1]):
         return found
-    says = _PHASE.match(found.text) or (_TOOLS_OWN.match(below[1]) and _speaks_of_failure(below[1]))
+    says = _PHASE.match(found.text) or ((title or _TOOLS_OWN.match(below[1])) and _speaks_of_failure(below[1]))
     return _shown(*below) if says else found
 
 
