@@ -481,7 +481,18 @@ def failure() -> Landmark:
     """Anything that went wrong, whatever it was: after it, a success that was said earlier counts no more."""
     return Landmark(
         [
-            *("rror: ", "ERROR: ", "fatal: ", "FATAL: ", "FAILED: ", ": *** [", "Killed", "Traceback (most recent"),
+            *(
+                "rror: ",
+                "rror : ",
+                "ERROR: ",
+                "ERROR : ",
+                "fatal: ",
+                "FATAL: ",
+                "FAILED: ",
+                ": *** [",
+                "Killed",
+                "Traceback (most recent",
+            ),
             *(f"{tool} {how} " for tool in _NVIDIAS for how in ("error", "fatal")),
             *("exit code ", "exit code: ", "exit status ", "exit status: ", ": ExitFailure "),
             *("CMake Error ", "CMake Error:", "a non-zero code: ", " build stopped: ", "BUILD FAILED"),
@@ -490,6 +501,7 @@ def failure() -> Landmark:
         r"^(?:[A-Za-z]{1,40}\.){0,8}[A-Za-z]{0,40}Error: ",
         r"^(?:==> )?(?:ERROR|error|fatal|FATAL): ",
         r"^[a-z][a-z0-9.+-]{1,40}: (?:Error|ERROR): ",
+        r"^(?:ERROR|Error|error) : \S",
         r"^(?:\*\* )?BUILD FAILED\b",
         r": (?:fatal |internal compiler |catastrophic )?error: ",
         rf"^(?:{'|'.join(map(re.escape, _NVIDIAS))}) (?:fatal|error) ",

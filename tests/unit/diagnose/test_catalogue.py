@@ -57,6 +57,7 @@ BELOW = {
     "torch-type-in-dispatch-broken": '\n"const at::DeprecatedTypeProperties"',
     "windows-command-missing": '\nCommand "clang-cl.exe"',
     "pip-too-old-for-editable": '\n(A "pyproject.toml" file was found, but editable mode currently requires a x.py)',
+    "go-too-old-for-option": "\nRun 'go help build' for details.",
     "r-object-not-found": "\n(unable to load R code)",
     "gem-library-missing": "\n*** extconf.rb failed ***",
     "cmake-module-not-found": "\n(A required package was not found)",
