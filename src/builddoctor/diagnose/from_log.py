@@ -149,7 +149,8 @@ def _cause(reading: Reading, facts: LogFacts) -> Finding | None:
         for weight in (Weight.SAYS, Weight.HINTS):
             found = innermost(each for each in among if each.weight == weight)
             if found is not None:
-                return _of_the_kill(_sender(_named(found, among), reading.findings), among)
+                found = _asked_for(_in_package(_named(found, among), among), among)
+                return _of_the_kill(_sender(found, reading.findings), among)
     return None
 
 
@@ -172,6 +173,32 @@ def _named(found: Finding, among: Sequence[Finding]) -> Finding:
         return found
     near = (each for each in among if found.line < each.line <= found.line + ERRORS_NEAR)
     return min((each for each in near if each.entry in NAMES_MORE), key=lambda each: each.line, default=found)
+
+
+NOT_SET_UP = "package-not-set-up"
+
+
+def _in_package(found: Finding, findings: Sequence[Finding]) -> Finding:
+    """Of a program that crashed in a package's own script: the package manager's line about that package."""
+    if found.entry != SEGFAULT:
+        return found
+    near = (each for each in findings if found.line < each.line <= found.line + ERRORS_NEAR)
+    return next((each for each in near if each.entry == NOT_SET_UP), found)
+
+
+OTHER_PYTHON = "python-of-another-version"
+_IGNORED = re.compile(r"(?:ERROR: )?Ignored the following ")
+_ASKED = re.compile(r"satisfies the requirement \S{1,100}?==(?P<version>\S{1,40}) \(from versions: (?!none\))")
+
+
+def _asked_for(found: Finding, findings: Sequence[Finding]) -> Finding:
+    """Of pip's list of versions for other Pythons, which holds those of every package that it looked at: the line about
+    the package that was not found, where the version that was asked for is not in that list."""
+    if found.entry != OTHER_PYTHON or not _IGNORED.match(found.text):
+        return found
+    near = [each for each in findings if found.line < each.line <= found.line + 3]
+    asked = ((each, _ASKED.search(each.text)) for each in near)
+    return next((each for each, said in asked if said and f"{said['version']} Requires" not in found.text), found)
 
 
 def _of_the_kill(found: Finding, findings: Sequence[Finding]) -> Finding:

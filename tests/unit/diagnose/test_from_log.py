@@ -1000,6 +1000,36 @@ def test_a_crash_where_nothing_is_built_is_no_compilers() -> None:
     assert told("nvcc -c x.cu -o x.o", "Segmentation fault (core dumped)").verdict == Verdict.TOOLCHAIN
 
 
+def test_a_crash_in_a_packages_own_script_is_of_the_package() -> None:
+    """It is no program of the user's that crashed there."""
+    verdict = told(
+        "Processing triggers for libc-bin (2.31-0ubuntu9.12) ...",
+        "Segmentation fault (core dumped)",
+        "dpkg: error processing package libc-bin (--configure):",
+        " installed libc-bin package post-installation script subprocess returned error exit status 139",
+    )
+    assert verdict.cause == "package-not-set-up"
+
+
+IGNORED = "ERROR: Ignored the following versions that require a different python version: "
+
+
+@pytest.mark.parametrize(
+    ("ignored", "found", "cause"),
+    [
+        ("0.36.0 Requires-Python >=3.6,<3.10; 0.52.0 Requires-Python >=3.6,<3.9", "0.4.0", "package-not-found"),
+        ("0.3.0 Requires-Python >=3.6,<3.10", "0.4.0", "python-of-another-version"),
+        ("0.36.0 Requires-Python >=3.6,<3.10", "none", "python-of-another-version"),
+    ],
+)
+def test_versions_for_other_pythons_count_where_the_one_asked_for_is_among_them(
+    ignored: str, found: str, cause: str
+) -> None:
+    """pip lists those of every package that it looked at."""
+    asked = f"ERROR: Could not find a version that satisfies the requirement tools==0.3.0 (from versions: {found})"
+    assert told(IGNORED + ignored, asked).cause == cause
+
+
 RETRYING = (
     "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken "
     "by 'NewConnectionError('<x>: Failed to establish a new connection: {why}')': /simple/setuptools/"
