@@ -64,6 +64,8 @@ BELOW = {
     "gem-library-missing": "\n*** extconf.rb failed ***",
     "cmake-module-not-found": "\n(A required package was not found)",
     "emscripten-symbol-undefined": "\nwarning: _popen may need to be added to EXPORTED_FUNCTIONS",
+    "r-object-missing": "\n(lazy loading failed)",
+    "platformio-script-failed": '\nFile "/x/.platformio/penv/lib/main.py", line 177:',
 }
 """lines that must stand after others"""
 
