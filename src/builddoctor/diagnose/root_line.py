@@ -329,7 +329,9 @@ _TOOLS_OWN = re.compile(r"(?:[\w.+-]{0,80}/){0,12}[\w.+-]{2,40}: [A-Za-z]")
 _STARTED = re.compile(
     r"[$+>#] |Run |Entering |Leaving |\[\s*\d{1,3}%\]|(?:cd|set|export|echo|mkdir|cp|rm) "
     r"|(?:[\w.+-]{0,80}/){0,12}[\w.+-]{1,40} -\w"
+    r"|[A-Z][A-Z\d+_]{1,14}(?: \[\w\])? {2,12}[\w./+-]{1,200}$"
 )
+"""commands, and what stands for them: of automake and of Kbuild a word in capitals with a file"""
 
 _CAUSED = "The above exception was the direct cause of the following exception:"
 _QUOTES = re.compile(r"(?:[Tt]he output was|the following output):$")
