@@ -60,7 +60,6 @@ BELOW = {
     "windows-command-missing": '\nCommand "clang-cl.exe"',
     "pip-too-old-for-editable": '\n(A "pyproject.toml" file was found, but editable mode currently requires a x.py)',
     "go-too-old-for-option": "\nRun 'go help build' for details.",
-    "r-object-not-found": "\n(unable to load R code)",
     "gem-library-missing": "\n*** extconf.rb failed ***",
     "cmake-module-not-found": "\n(A required package was not found)",
     "emscripten-symbol-undefined": "\nwarning: _popen may need to be added to EXPORTED_FUNCTIONS",
