@@ -118,9 +118,10 @@ class Running(msgspec.Struct):
 
     def goes_on(self, now_s: float) -> None:
         """It works again after it stood, and grows as it did before."""
-        self.stood_s += self.stands_s(now_s)
+        stood_s = self.stands_s(now_s)
+        self.stood_s += stood_s
         self.suspended_at_s = None
-        self.seen = [(now_s, self.rss_mib)]
+        self.seen = [(at_s + stood_s, mib) for at_s, mib in self.seen]
 
     def held_mib_s(self, now_s: float) -> float:
         """Its size added up over time until now; since the last look it has not changed, as far as is known."""

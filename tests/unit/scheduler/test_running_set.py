@@ -74,13 +74,13 @@ def test_only_a_known_size_ends_growth() -> None:
     assert watched(looks, spread_mib=80.0).growth_within_mib(0.5) == pytest.approx(100.0)
 
 
-def test_what_stood_grows_from_there() -> None:
-    """Nothing is known of the time that it stood."""
+def test_what_stood_goes_on_as_it_grew_before() -> None:
+    """The time that it stood is none: at the next look it has grown for three tenths of a second all the same."""
     run = watched([(1.0, 50.0), (1.5, 150.0)])
     run.suspended_at_s = 101.5
     run.goes_on(109.0)
     run.sampled(160.0, 109.1)
-    assert run.growth_mib_s == pytest.approx(10.0 / 0.3)
+    assert run.growth_mib_s == pytest.approx((0.2 * 200.0 + 10.0) / 0.3)
     assert (run.stood_s, run.held_mib_s(109.1)) == (pytest.approx(7.5), pytest.approx(50.0 + 75.0 + 16.0))
 
 
