@@ -26,7 +26,7 @@ OVERRUN_FACTOR = 1.2
 
 GROWTH_S = 0.3
 """Growth is what a phase took within this time: compilers grow in steps, `cudafe++` by 130 MiB in its first tenth of a
-second, and that does not go on. Told from two looks first builds of the example were 10 % longer (docs/adr/0036)."""
+second, and that does not go on. Told from two looks simulated first builds were up to 14 % longer (docs/adr/0036)."""
 
 FASTEST_MIB_S = 1700.0
 """No compiler grows faster: the example's host code by 1,400 MiB/s over a quarter of a second, `cudafe++` by 1,630 over
