@@ -65,7 +65,8 @@ class ExplainedFile(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[str]
     fixes: list[Fix]
     root: str
-    """the first error of the innermost layer that failed, as it was printed, with its line"""
+    """the first error of the innermost layer that failed, as it was printed, with its line; without a verdict the last
+    line, where nothing says that it went well"""
     died: str
     why: str
     """the sentence"""

@@ -120,7 +120,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = ""
     """what it was in particular: the name of an entry in the catalogue of texts, ``gcc-too-new``; empty without one"""
     root: str = ""
-    """the first error of the innermost layer that failed, as the build printed it, with its line; empty without one"""
+    """the first error of the innermost layer that failed, as the build printed it, with its line; without a verdict its
+    last line, where nothing says that it went well; empty without either"""
     evidence: list[str] = []
     fixes: list[Fix] = []
     """cheapest and least intrusive first"""

@@ -29,7 +29,7 @@ from builddoctor.diagnose.log_lines import Blocks, Quote
 from builddoctor.diagnose.log_scanner import Reading, Scanner
 from builddoctor.diagnose.remedies import ladder, values
 from builddoctor.diagnose.remedy_facts import RemedyFacts
-from builddoctor.diagnose.root_line import around, by_step, ends_badly, innermost, root_line, some_line
+from builddoctor.diagnose.root_line import around, by_step, ends_badly, innermost, last_words, root_line, some_line
 from builddoctor.diagnose.system_packages import named_in_code
 
 
@@ -345,7 +345,7 @@ def _of_nothing_known(reading: Reading, facts: LogFacts) -> Diagnosis:
         if (grown := _growing(facts)) is not None:
             return grown
         why = "nothing in it says that anything failed" if reading.lines else "it is empty"
-        return Diagnosis(verdict=None, confidence=Confidence.MEDIUM, died="", why=why)
+        return Diagnosis(verdict=None, confidence=Confidence.MEDIUM, died="", why=why, root=last_words(reading))
     root = some_line(reading, facts)
     said = f"the build itself says: {root.text}"
     return Diagnosis(

@@ -579,6 +579,11 @@ def _said_last(numbered: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
     return [numbered[told[-1]]]
 
 
+def last_words(reading: Reading) -> str:
+    """The last line that says anything, as it is quoted; empty where there is none."""
+    return "".join(_shown(*each).quoted for each in _said_last(_last_lines(reading))[-1:])
+
+
 def _last_lines(reading: Reading) -> list[tuple[int, str]]:
     """The last lines that are not empty, with their numbers."""
     return list(zip(reading.tail_numbers, reading.tail, strict=True))

@@ -47,12 +47,23 @@ IN_WORDS: dict[Verdict, str] = {
 }
 
 
+AFTER_ALL = (
+    "if it failed all the same, the reason stands in what this file lacks: keep all that the build prints "
+    "(`2>&1 | tee build.log` behind its command), or run it under `builddoctor run`"
+)
+
+
 def explain_page(name: str, verdict: Diagnosis, *, lines: int, width: int) -> list[Text]:
     """What was made of a text. ``name``: the file; ``width``: cells of a line, only what is to be pasted is longer."""
     if verdict.verdict is None:
         where = f" in {plural(lines, 'line')}" if lines else ""
         head = f"· {name}: nothing to explain{where}"
-        return [Text(keep_start(head, width), style="bold"), *labelled("why", verdict.why, width)]
+        return [
+            Text(keep_start(head, width), style="bold"),
+            *labelled("why", verdict.why, width),
+            *labelled("last", verdict.root, width),
+            *labelled("next", AFTER_ALL if verdict.root else "", width),
+        ]
     sure = f"{verdict.verdict}, {verdict.confidence} confidence"
     return [
         *wrapped_title(f"✗ {verdict.why}", width),

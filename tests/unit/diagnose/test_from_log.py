@@ -232,6 +232,12 @@ def test_a_text_without_a_failure_has_no_verdict(lines: list[str]) -> None:
     assert verdict.fixes == []
 
 
+def test_the_last_words_of_a_log_without_an_end_are_shown() -> None:
+    """Neither that it failed nor that it went well; of one that went well there is nothing to show."""
+    assert told("compiling a", "", "40 % of b", "----").root == "line 3: 40 % of b"
+    assert told("[45/45] Linking CXX shared library libte.so", "Successfully built te").root == ""
+
+
 # -- the GPU's memory, and the host's in a training --------------------------------------------------------------
 
 GPU_OOM = (

@@ -60,6 +60,14 @@ def test_without_a_verdict_two_lines_are_enough() -> None:
     assert lines == ["· build.log: nothing to explain in 7 lines", "  why     it went well"]
 
 
+def test_a_log_that_does_not_say_how_it_went_is_told_by_its_last_line() -> None:
+    """Whoever asks mostly has a build that failed: the rest of the log may be elsewhere."""
+    nothing = verdict(None, why="nothing in it says that anything failed", root="line 7: 40 %", evidence=[], fixes=[])
+    lines = page(nothing, 120)
+    assert lines[1:3] == ["  why     nothing in it says that anything failed", "  last    line 7: 40 %"]
+    assert "2>&1 | tee build.log" in " ".join(map(str.strip, lines[3:]))
+
+
 def test_nothing_moves_the_cursor() -> None:
     """Texts of anybody: escape sequences, ends of lines and marks of direction are shown as nothing or as words."""
     odd = "a\x1b[31mb\nc\r\u202ed\x07"
