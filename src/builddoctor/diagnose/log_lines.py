@@ -231,6 +231,8 @@ _PREFIXES = (
     r"(?:npm (?:ERR!|error)|gyp ERR!)(?: gyp ERR!)?(?: stack)? ",
     # and npm's own log file: the line's number, the level
     r"\d{1,6} error (?=gyp |make: |[\w.+-]{1,20}: (?:fatal )?error: |In file included from |\.\./)",
+    # flutter -v: the time since the line before, or blanks
+    r"\[ {1,4}\+\d{1,6} ms\] |\[ {6,9}\] (?=\S| )",
     # srun --label, mpirun --tag-output, torchrun, ray
     r"\d{1,6}: ",
     r"\[[A-Za-z][\w.-]{0,60}\]: ?",

@@ -306,6 +306,10 @@ _WRAPS = re.compile(
     r"|^ERROR: \S{1,300}BUILD(?:\.bazel)?:\d{1,6}:\d{1,4}: .{1,300} failed:? \(Exit \d|^Exception in thread "
     r"|\bnvcc error while executing "
     r"|\b[Ff]ailed to (?:build|compile|load)\b.{0,200}\b[Dd]etails:$"
+    r"|\b[Ss]ee (?:the )?(?:log(?: file)?|compiler (?:error )?output)(?: above)? for (?:more )?details?\b"
+    r"|\bfailed after \d[\d.:]{0,8} ?\w{1,12}\.?$"
+    r"|^Could not build the (?:precompiled )?application for |^Error launching application on "
+    r"|^(?:Error|Uncategorized) \(Xcode\): (?:Command \w{1,60} failed with|Linker command failed)"
 )
 """what says that something failed, and never why"""
 _OPENS = re.compile(
