@@ -53,7 +53,7 @@ ENDS_BADLY = re.compile(
     r"|\bmake(?:\[\d{1,4}\])?: \*\*\*[ N]|^NMAKE : .{0,20}U1\d{3}: "
     r"|^installation of package \S{1,80} had non-zero exit status$|^ExitFailure -?[1-9]"
     r"|\bfailed (?:during|while|to (?:install|build|compile|configure|link|load))\b"
-    r"|^while loading .{1,300}, in expression starting on line \d"
+    r"|^while loading .{1,300}, in expression starting on line \d|^(?:Quitting|Aborting|Bailing out)[.! ]*$"
 )
 
 LINES_NEXT = 2
@@ -216,15 +216,15 @@ _LACKS_TOO = re.compile(
     r"(?i)\b(?:not (?:set|defined|installed|available|detected|compatible|recogni[sz]ed|satisfied|working)|sorry"
     r"|giving up|not \w{3,20} successfully"
     r"|(?:does not|doesn't|do not|don't) (?:match|work|support|have|contain|provide)|too (?:low|small)"
-    r"|no [\w .+/-]{1,40} (?:found|detected)|conflicts? with|problems? \w+ing)\b"
+    r"|no [\w .+/-]{1,40} (?:found|detected|available)|conflicts? with|problems? \w+ing)\b"
 )
 """where something failed: the end of a log that went well may say as much"""
 _NEGATES = re.compile(
     r"(?i)\b(?:(?:did|does|do|is|was|were|are|has|have|could|would|will)(?: not|n['\u2019]t)"
     r"|not (?:found|ok|enough|allowed|valid|possible|permitted)|no (?:such|space|rule|valid|matching)|without success"
     r"|illegal|exceed(?:s|ed)|truncated|timed out|time-?out|forbidden|conflict\w*|crash\w*|broken|corrupt\w*|gave up"
-    r"|shut ?down|longer than|expired|rejected|overflow\w*|duplicate|ambiguous|cancell?ed|stopped|was terminated"
-    r"|been terminated|build terminated)\b|\bERR!"
+    r"|shut ?down|(?:longer|larger|bigger) than|expired|rejected|overflow\w*|duplicate|ambiguous|cancell?ed|stopped"
+    r"|(?:was|been) terminated|build terminated)\b|\bERR!"
     r"|\b(?:nicht|kein(?:e[nrs]?)?|konnte|introuvable|impossible|non défini|aucun|indéfini\w*"
     r"|не (?:удалось|найден\w*|осталось|определен\w*|определён\w*|может)|нет"
     r"|no se (?:pudo|puede|encontr\w*)|indefinid\w*|não (?:foi|encontr\w*|pode)"
@@ -263,7 +263,7 @@ _ADVISES = re.compile(r"(?:To|Please|You|If|Try|Run|See|It is recommended) \w")
 _DEMANDS = re.compile(
     r"(?i)\b(?:please (?:\w+ ){0,4}(?:install|upgrade|update|set|specify|use|run)|(?:must|need to|have to|needs to) be"
     r"|you (?:must|need|have to|should)|(?:is|are) (?:required|needed)|requires|at least|or (?:later|newer|higher)"
-    r"|>= ?\d|only (?:works|supports?|available)|exiting|quitting|stopping)\b"
+    r"|>= ?\d|only (?:works|supports?|available)|forg[eo]t(?:ten)? to|exiting|quitting|stopping)\b"
 )
 _NO_REASON = re.compile(
     r"(?i)\bwarning\b|\bnote: |^-- |^checking |\bError \d+$"
@@ -271,6 +271,7 @@ _NO_REASON = re.compile(
     r"|duplicates?)\b"
     r"|\bexit (?:code|status)\b|\bnon-zero\b|\bunfinished jobs\b|\brecipe for target\b"
     r"|\bsee (?:above|below|also)\b|\blogs? (?:for|file)\b|errors? found in"
+    r"|^(?:quitting|aborting|bailing out)[.! ]*$"
     r"|\bskipp|: In (?:\w{4,12} )?function |^# --error 0x|\becho (?:-\w{1,3} )?(?:>&2 )?[\"'\\]"
 )
 
@@ -304,7 +305,8 @@ _WRAPS = re.compile(
     r"|^Error: (?:See \S{1,400} for details|Follow https?://\S{1,200} |Processing of port \S{1,80} failed$)"
     r"|^ERROR: dependenc(?:y|ies) .{1,300} (?:is|are) not available for package "
     r"|^ERROR: \S{1,300}BUILD(?:\.bazel)?:\d{1,6}:\d{1,4}: .{1,300} failed:? \(Exit \d|^Exception in thread "
-    r"|\bnvcc error while executing "
+    r"|\bnvcc error while executing |^ConanException: Error \d{1,5} while executing "
+    r"|^Processing terminated by xsl:message\b|^compilation aborted for \S{1,300} \(code \d{1,3}\)$"
     r"|\b[Ff]ailed to (?:build|compile|load)\b.{0,200}\b[Dd]etails:$"
     r"|\b[Ss]ee (?:the )?(?:log(?: file)?|compiler (?:error )?output)(?: above)? for (?:more )?details?\b"
     r"|\bfailed after \d[\d.:]{0,8} ?\w{1,12}\.?$"
@@ -453,7 +455,26 @@ def _right_above(numbered: Sequence[tuple[int, str]], driver: str, line: int) ->
 def some_line(reading: Reading, facts: LogFacts) -> Finding:
     """To begin with, where nothing is known: the root line, what stands near a step's end, or whatever there is."""
     last = max((line for line, text in _last_lines(reading)[-1:] if _ENDED.match(text)), default=reading.lines + 1)
-    return _below_label(root_line(reading, facts, None) or _said_near(reading, last) or _any_wrong(reading), reading)
+    found = root_line(reading, facts, None) or _said_near(reading, last) or _any_wrong(reading)
+    return _before_nothing(_below_label(found, reading), reading)
+
+
+_OF_NOTHING = re.compile(r"(?:Type|Attribute)Error: 'NoneType' object ")
+
+
+def _before_nothing(found: Finding, reading: Reading) -> Finding:
+    """Of an exception that says no more than that something was not there: what is said right before its traceback of
+    something that is missing."""
+    lines = _lines_of(reading)
+    above = [(each, lines[each]) for each in sorted(lines) if each < found.line]
+    if not _OF_NOTHING.search(found.text) or not above:
+        return found
+    header = next((place for place in reversed(range(len(above))) if _TRACEBACK.match(above[place][1])), len(above))
+    while 0 < header == len(above) and _FRAME.match(above[-1][1]):
+        above.pop()
+        header = len(above)
+    said = [each for each in above[max(0, header - LINES_NEXT) : header] if _LACKS.search(each[1])]
+    return _shown(*said[-1]) if said else found
 
 
 _LABEL = re.compile(r"[:\uff1a]$")
