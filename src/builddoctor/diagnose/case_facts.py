@@ -53,6 +53,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """pip builds a source distribution that it has downloaded"""
     one_at_a_time: bool = False
     """setuptools itself starts the compilers, one after the other"""
+    cuda_home_list: str = ""
+    """CUDA_HOME, where it holds a colon as PATH does"""
     archs: tuple[str, ...] = ()
     """numbers of those that nvcc was asked for, ``90a``"""
 
@@ -96,6 +98,12 @@ _SAYS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[str]], ...] = tuple(
             "torch_isolated",
             (b"pip-build-env-", b"builds-v0"),
             r"(pip-build-env|builds-v0)\S{0,200}[/\\](?:dist|site)-packages[/\\]torch[/\\]",
+        ),
+        ("cuda_home_list", (b"using CUDA_HOME='",), r"using CUDA_HOME='((?![A-Za-z]:)[^'\\]{0,200}:[^'\\]{0,200})'"),
+        (
+            "cuda_home_list",
+            (b":/include", b"-I:/", b":/lib64", b"-L:/"),
+            r"(?:^|\s)'?-[IL](?=\S{0,400}cuda)((?![A-Za-z]:)[^\s'\\]{0,200}:[^\s'\\]{0,200})/(?:include|lib64)(?=['\s]|$)",
         ),
         ("python", (b"cpython-3",), r"cpython-3(\d{1,2})"),
         ("python", (b"python3.",), r"python3\.(\d{1,2})[/\s]"),
@@ -174,6 +182,7 @@ class CaseTable:
             wheel_built="wheel_built" in self._marks,
             cuda="cuda" in self._marks,
             torch_isolated="torch_isolated" in said,
+            cuda_home_list=said.get("cuda_home_list", ""),
             kernel_module="kernel_module" in self._marks,
             pip_downloaded="pip_downloaded" in self._marks,
             one_at_a_time="setuptools_failed" in self._marks and "others_build" not in self._marks,

@@ -54,6 +54,8 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         if case.kernel_module
         else "a warning that this project makes an error, and that other compilers do not give",
         "torch_isolated": "a torch" if case.torch_isolated else "",
+        "cuda_home_list": case.cuda_home_list,
+        "cuda_library": _cuda_library(said.get("symbol", "")),
         "python": case.python,
         "conda": "conda" if case.conda else "",
         "no_conda": "" if case.conda else "the system",
@@ -67,6 +69,21 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         **_arch_values(case, nvcc, said.get("arch", "")),
         **_package_values(case, nvcc, said),
     }
+
+
+_CUDA_LIBRARIES = (
+    *("cublasLt", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver", "cupti", "nvrtc", "nccl"),
+)
+
+
+def _cuda_library(symbol: str) -> str:
+    """``-lnvrtc``: the option that has the linker take what defines it; empty where that is unclear."""
+    if symbol.startswith(("__cudaRegisterLinkedBinary", "__fatbinwrap_")):
+        return ""
+    named = next((each for each in _CUDA_LIBRARIES if symbol.startswith(each)), "")
+    if not named and symbol.startswith(("cuda", "__cuda")):
+        named = "cudart"
+    return f"-l{named}" if named else ""
 
 
 MANAGED_SINCE = (13, 0)

@@ -198,7 +198,7 @@ _PREFIXES = (
     # a logger that hands on what a tool said
     r"\[(?:FATAL|ERROR|WARN|WARNING|INFO|DEBUG) {0,4}\]:? {1,8}(?=[\w./+-]{1,200}(?::\d{1,6}){0,2}: )",
     # spack's excerpt of a log: the line's number, and which it takes for the error
-    r"(?:>> \d{1,6} {2,8}|\d{1,6} {2,8}(?=@E@|error: ))(?:@[A-Z]@)?",
+    r"(?:>> \d{1,6} {2,8}|\d{1,6} {2,8}(?=@E@|error: |\w{1,80} \(ADVANCED\)$))(?:@[A-Z]@)?",
     # cargo hands on what a build script's compiler said
     r"cargo::?warning=",
     r"warning: (?:[\w-]{1,60}@[\w.+-]{1,30}: |(?=[^\s:()]{1,300}[:(]\d{1,7}.{0,20}: (?:fatal )?error: ))",

@@ -39,6 +39,16 @@ def case_of(text: str) -> Case:
         (r"C:\Users\u\x.cu(3): error C2059: syntax error", "system", System.WINDOWS),
         ("x86_64-redhat-linux-gcc -c /home/u/x.c", "installer", Installer.DNF),
         ("nvcc -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a", "archs", ("80", "90a")),
+        (
+            "No CUDA runtime is found, using CUDA_HOME=':/opt/cuda-9:/opt/cuda-8'",
+            "cuda_home_list",
+            ":/opt/cuda-9:/opt/cuda-8",
+        ),
+        ("No CUDA runtime is found, using CUDA_HOME='/usr/local/cuda'", "cuda_home_list", ""),
+        (r"No CUDA runtime is found, using CUDA_HOME='C:\CUDA\v12.8'", "cuda_home_list", ""),
+        ("gcc -c -I/usr/local/cuda-10.2:/include x.cpp", "cuda_home_list", "/usr/local/cuda-10.2:"),
+        ("g++ x.o -L:/usr/local/cuda-9.0/lib64 -lcudart", "cuda_home_list", ":/usr/local/cuda-9.0"),
+        ("cl /c -IC:/CUDA/v12.8/include x.cpp", "cuda_home_list", ""),
     ],
 )
 def test_what_a_line_names(line: str, name: str, value: object) -> None:
@@ -51,6 +61,24 @@ def test_the_surest_line_counts_wherever_it_stands() -> None:
     assert (
         case_of("/usr/local/cuda-12.0/bin/nvcc -c x.cu\nCuda compilation tools, release 12.4, V12.4.131").nvcc == "12.4"
     )
+
+
+@pytest.mark.parametrize(
+    ("symbol", "option"),
+    [
+        ("nvrtcCreateProgram", "-lnvrtc"),
+        ("cublasLtMatmul", "-lcublasLt"),
+        ("cublasSgemm_v2", "-lcublas"),
+        ("cudaMalloc", "-lcudart"),
+        ("__cudaRegisterFunction", "-lcudart"),
+        ("__cudaRegisterLinkedBinary_x", ""),
+        ("cuMemMap", ""),
+        ("main", ""),
+    ],
+)
+def test_the_library_of_a_symbol(symbol: str, option: str) -> None:
+    """By the prefixes of CUDA's libraries; device code that is linked on its own is no library's."""
+    assert case_values(Case(), [("symbol", symbol)])["cuda_library"] == option
 
 
 @pytest.mark.parametrize(
