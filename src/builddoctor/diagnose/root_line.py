@@ -50,7 +50,7 @@ LAST_WORDS = 3
 ENDS_BADLY = re.compile(
     r"\bFAILED\b|\b[Ee]xit status [1-9]|^status [1-9]\d{0,2}$|[Ee]rrors? while running|: Broken pipe$"
     r"|\bexited with (?:code )?(?!0\b)\d|\bAborted\b|^The configuration failed|^Failing command: "
-    r"|\bmake(?:\[\d{1,4}\])?: \*\*\*[ N]|^NMAKE : .{0,20}U1\d{3}: "
+    r"|\bmake(?:\[\d{1,4}\])?: (?:\*\*\*[ N]|stopped in /)|^NMAKE : .{0,20}U1\d{3}: "
     r"|^installation of package \S{1,80} had non-zero exit status$|^ExitFailure -?[1-9]"
     r"|\bfailed (?:during|while|to (?:install|build|compile|configure|link|load))\b"
     r"|^while loading .{1,300}, in expression starting on line \d|^(?:Quitting|Aborting|Bailing out)[.! ]*$"
@@ -90,7 +90,7 @@ def root_line(reading: Reading, facts: LogFacts, cause: Finding | None) -> Findi
             said = _said_near(reading, first.line, reasons_alone=True) if wraps else _said_within(reading, first)
             said = said or (_of_step_before(reading, first) if wraps else None)
             return said or _above_chain(first, reading) or _end_of_chain(first, among)
-    driver = innermost(each for each in reading.findings if each.weight is Weight.TRAILS)
+    driver = _step_of(each for each in reading.findings if each.weight is Weight.TRAILS)
     return None if driver is None else _said_near(reading, driver.line) or _named_above(driver, reading)
 
 
@@ -110,10 +110,19 @@ def _whole_message(cause: Finding, findings: Sequence[Finding]) -> Finding:
     return next((each for each in below if f": {cause.text}" in each.text), cause)
 
 
+def _step_of(trails: Iterable[Finding]) -> Finding | None:
+    """The innermost step that failed: of what wraps a whole build, the build tool's that stands above it."""
+    numbered = list(trails)
+    step = innermost(numbered)
+    if step is None or not _wraps(step):
+        return step
+    return innermost(each for each in numbered if each.line < step.line and not _wraps(each)) or step
+
+
 def _of_step_before(reading: Reading, wrapper: Finding) -> Finding | None:
     """Of a wrapper alone: the step that a build tool named above it as failed, or what stands right above that."""
     steps = (each for each in reading.findings if each.weight is Weight.TRAILS and each.line < wrapper.line)
-    step = innermost(each for each in steps if wrapper.entry != CHAIN and wrapper.line - each.line <= NEAR)
+    step = _step_of(each for each in steps if wrapper.entry != CHAIN and wrapper.line - each.line <= NEAR)
     return None if step is None else _said_near(reading, step.line) or step
 
 
@@ -312,6 +321,8 @@ _WRAPS = re.compile(
     r"|\bfailed after \d[\d.:]{0,8} ?\w{1,12}\.?$"
     r"|^Could not build the (?:precompiled )?application for |^Error launching application on "
     r"|^(?:Error|Uncategorized) \(Xcode\): (?:Command \w{1,60} failed with|Linker command failed)"
+    r"|^=> ERROR \[|^(?:\*{3} )?CMake (?:build|configuration|install) failed$"
+    r"|\.go:\d{1,7}: running \"[^\"]{1,80}\": exit status \d"
 )
 """what says that something failed, and never why"""
 _OPENS = re.compile(
