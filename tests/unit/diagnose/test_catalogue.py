@@ -46,6 +46,7 @@ BEFORE = {
     "torch-abi-differs-below": "ImportError: /x/roll_cuda.cpython-37m-x86_64-linux-gnu.so:\n",
     "brew-formula-lacks-file": "Error: An exception occurred within a child process:\n",
     "conda-recipe-unparsed": "(Failed to parse recipe)\n",
+    "cgo-library-not-built": "ld: /tmp/go-link-1/19.o: in function `_cgo_d85a20fb2d9c_Cfunc_model_quantize':\n",
     "start-file-prints": "g++ -shared -L/opt/lib -o foo.so foo.o Welcome to R!\n",
 }
 """lines that must stand before others, where it is not a command of nvcc's"""
