@@ -38,6 +38,8 @@ _MISSING = (
 )
 _NOT_THERE = (
     "No such file or directory",
+    "No file or directory",
+    "no such file",
     "file not found",
     "not found",
     "Datei oder Verzeichnis nicht gefunden",
