@@ -47,6 +47,8 @@ BEFORE = {
     "brew-formula-lacks-file": "Error: An exception occurred within a child process:\n",
     "conda-recipe-unparsed": "(Failed to parse recipe)\n",
     "cgo-library-not-built": "ld: /tmp/go-link-1/19.o: in function `_cgo_d85a20fb2d9c_Cfunc_model_quantize':\n",
+    "ninja-only-asked-for-its-version": "1.10.2.git.kitware.jobserver-1\n",
+    "torch-is-for-cpus-alone": '  File "/x/torch/utils/cpp_extension.py", line 404, in _check_cuda_version\n',
     "package-folder-none": '  File "/usr/lib/python3.9/importlib/_common.py", line 18, in fallback_resources\n',
     "start-file-prints": "g++ -shared -L/opt/lib -o foo.so foo.o Welcome to R!\n",
 }
