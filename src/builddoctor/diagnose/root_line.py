@@ -46,6 +46,9 @@ CMAKE_SAID = "cmake-said"
 _CALLED = re.compile(r"\W{0,3}(?:ERROR|Error|error|FATAL|Fatal|fatal|E)\b")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|During handling of the above|The above exception was")
 
+_BANNER = r"\W{0,6}(?:ERROR|FATAL(?: ERROR)?)\W{0,6}$"
+"""of a script: what is wrong stands below it"""
+
 LAST_WORDS = 3
 ENDS_BADLY = re.compile(
     r"\bFAILED\b|\b[Ee]xit status [1-9]|^status [1-9]\d{0,2}$|[Ee]rrors? while running|: Broken pipe$"
@@ -54,6 +57,7 @@ ENDS_BADLY = re.compile(
     r"|^installation of package \S{1,80} had non-zero exit status$|^ExitFailure -?[1-9]"
     r"|\bfailed (?:during|while|to (?:install|build|compile|configure|link|load))\b"
     r"|^while loading .{1,300}, in expression starting on line \d|^(?:Quitting|Aborting|Bailing out)[.! ]*$"
+    rf"|^{_BANNER}"
 )
 
 LINES_NEXT = 2
@@ -349,6 +353,8 @@ _STARTED = re.compile(
     r"|[A-Z][A-Z\d+_]{1,14}(?: \[\w\])? {2,12}[\w./+-]{1,200}$"
 )
 """commands, and what stands for them: of automake and of Kbuild a word in capitals with a file"""
+_OPTION = re.compile(r" --?[\w-]")
+_SAYS = re.compile(r"(?i)\b(?:error|fatal|warning|failed)\b ?[:\uff1a]")
 
 _CAUSED = "The above exception was the direct cause of the following exception:"
 _QUOTES = re.compile(r"(?:[Tt]he output was|the following output):$")
@@ -419,9 +425,17 @@ def _said_near(reading: Reading, line: int, *, reasons_alone: bool = False) -> F
     return _shown(*said[-1]) if said else None
 
 
+LEAST_OPTIONS = 3
+
+
+def _is_command(text: str) -> bool:
+    """A command as it was started, with many options: what stands in it names files and switches, and no reason."""
+    return bool(_STARTED.match(text)) and len(_OPTION.findall(text)) >= LEAST_OPTIONS and not _SAYS.search(text)
+
+
 def _reasons(numbered: Iterable[tuple[int, str]], *, reasons_alone: bool) -> Iterator[tuple[int, str]]:
     """The first of these lines in each kind of words, the likeliest kind first."""
-    likely = [each for each in numbered if not _NO_REASON.search(each[1])]
+    likely = [each for each in numbered if not _NO_REASON.search(each[1]) and not _is_command(each[1])]
     reasons = [each for each in likely if not _BARE.search(each[1])]
     plain = [each for each in reasons if not _ADVISES.match(each[1])]
     tiers: tuple[tuple[Callable[[str], object], list[tuple[int, str]]], ...] = (
@@ -500,12 +514,15 @@ def _below_label(found: Finding, reading: Reading) -> Finding:
     lines = _lines_of(reading)
     below = next(((each, lines[each]) for each in sorted(lines) if each > found.line and lines[each]), None)
     text = lines.get(found.line, found.text)
-    title = _TITLE.match(text)
+    banner = re.match(_BANNER, text)
+    title = banner or _TITLE.match(text)
     if below is None or below[0] - found.line > LINES_NEXT or not (title or _LABEL.search(text)):
         return found
     if _WRAPS.search(below[1]):
         return found
-    says = _PHASE.match(found.text) or ((title or _TOOLS_OWN.match(below[1])) and _speaks_of_failure(below[1]))
+    says = (
+        _PHASE.match(found.text) or banner or ((title or _TOOLS_OWN.match(below[1])) and _speaks_of_failure(below[1]))
+    )
     return _shown(*below) if says else found
 
 
