@@ -54,6 +54,8 @@ BEFORE = {
 }
 """lines that must stand before others, where it is not a command of nvcc's"""
 BELOW = {
+    "declared-and-defined-differ": "\n  Hint on symbols that are defined and could potentially match:",
+    "cmake-target-of-package-missing": "\n  absl::low_level_hash",
     "library-header-missing": "\n    3 | #include <foo/bar.h>",
     "ld-said": "\n(linker command failed)",
     "zig-imports-no-libc": "\n./x.zig:1:1: note: libc headers not available; compilation does not link against libc",
