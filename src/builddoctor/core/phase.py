@@ -100,6 +100,10 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         """What admission sets aside."""
         return self.peak_mib + self.spread_mib
 
+    def spread_within_mib(self, budget_mib: float) -> float:
+        """How far above its peak it can go in a build that has so much: what it may need beyond it, none can take."""
+        return max(0.0, min(self.spread_mib, budget_mib - self.peak_mib))
+
 
 class ExpectedPhase(msgspec.Struct, frozen=True):
     """One phase to come, or the rest of one that runs."""

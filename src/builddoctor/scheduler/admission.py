@@ -29,8 +29,9 @@ ESTIMATES = 4
 
 
 class Admission:
-    """What is left of ``slots`` places and of ``allowed_mib``. ``steps``: of a phase that waits; ``ahead``: of one that
-    runs; ``urgency``: of a unit with so much to do."""
+    """What is left of ``slots`` places and of ``allowed_mib``, which is less than ``budget_mib``
+    beside other builds. ``steps``: of a phase that waits; ``ahead``: of one that runs; ``urgency``: of a unit with so
+    much to do."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class Admission:
         slots: int,
         cores: int,
         allowed_mib: float,
+        budget_mib: float,
         evenness: Callable[[PhaseKind], float],
         steps: Callable[[Waiting], Steps],
         ahead: Ahead,
@@ -48,7 +50,8 @@ class Admission:
     ) -> None:
         self._running = running.values()
         self._kept = sorted(kept, key=lambda each: each.urgency)
-        self._slots, self._cores, self._allowed_mib = slots, cores, allowed_mib
+        self._slots, self._cores = slots, cores
+        self._allowed_mib, self._budget_mib = allowed_mib, budget_mib
         self._evenness, self._steps, self._ahead_of = evenness, steps, ahead
         self._urgency, self._now_s = urgency, now_s
         # What runs, and the places kept for units that are more urgent than the phase that was reached.
@@ -92,7 +95,7 @@ class Admission:
         """Come to a phase of this urgency; urgencies fall from call to call."""
         while self._kept and self._kept[-1].urgency > urgency:
             kept = self._kept.pop()
-            load = self._load.with_one(kept.estimate, risk_share(0.0))
+            load = self._load.with_one(kept.estimate, risk_share(0.0), budget_mib=self._budget_mib)
             if load.count <= self._slots and load.committed_mib <= self._allowed_mib:
                 self._load = load
                 self._kept_mib += kept.estimate.peak_mib
@@ -134,7 +137,8 @@ class Admission:
             self._ahead.add(self._outlook(next(reversed(self._running))))
 
     def _load_with(self, waiting: Waiting) -> Load:
-        return self._load.with_one(waiting.estimate, risk_share(self._evenness(waiting.phase.kind)))
+        risk = risk_share(self._evenness(waiting.phase.kind))
+        return self._load.with_one(waiting.estimate, risk, budget_mib=self._budget_mib)
 
     def _forecast_for(self, urgency: float) -> CourseForecast:
         """What running phases will hold, for a phase of this urgency: what more urgent units free is not for it."""

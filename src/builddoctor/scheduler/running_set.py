@@ -54,7 +54,7 @@ class Running(msgspec.Struct):
     admitted_at_s: float
     alone: bool
     budget_mib: float
-    """the budget when it was admitted"""
+    """the budget when it was admitted: where its bound lies beyond, it is here"""
     course: Course = ((1.0, 1.0),)
     """what it will hold while it runs, in shares of its peak, with slack"""
     left_after_s: float = 0.0
@@ -154,9 +154,10 @@ class Running(msgspec.Struct):
         return min(growth_mib, self.estimate.reserve_mib - self.rss_mib)
 
     def _expect(self) -> None:
-        reserve_mib = self.estimate.reserve_mib
-        if self.rss_mib <= self.estimate.peak_mib:
-            self.expected_mib = self.estimate.peak_mib
+        peak_mib = self.estimate.peak_mib
+        reserve_mib = peak_mib + self.estimate.spread_within_mib(self.budget_mib)
+        if self.rss_mib <= peak_mib:
+            self.expected_mib = peak_mib
         else:
             self.expected_mib = self.rss_mib if self.rss_mib <= reserve_mib else self.rss_mib * OVERRUN_FACTOR
         self.spread_mib = max(0.0, reserve_mib - self.expected_mib)
@@ -182,12 +183,12 @@ class Load(msgspec.Struct, frozen=True):
         """Set aside for all spreads together."""
         return math.sqrt(self.squares_mib2)
 
-    def with_one(self, estimate: Estimate, risk: float) -> Load:
+    def with_one(self, estimate: Estimate, risk: float, *, budget_mib: float) -> Load:
         """As it would be with one phase more; ``risk``: see ``risk_share``."""
         return Load(
             self.count + 1,
             self.expected_mib + estimate.peak_mib,
-            self.squares_mib2 + (risk * estimate.spread_mib) ** 2,
+            self.squares_mib2 + (risk * estimate.spread_within_mib(budget_mib)) ** 2,
             self.killing,
         )
 

@@ -855,6 +855,7 @@ class Scheduler:
             slots=self._places,
             cores=self._cores,
             allowed_mib=self.allowed_mib,
+            budget_mib=self._budget_mib,
             evenness=self._kinds.evenness,
             steps=self._steps,
             ahead=self._ahead,

@@ -88,14 +88,20 @@ EVENNESS = {kind: place / 10 for place, kind in enumerate(PhaseKind)}
 
 
 def running(
-    phase_id: int, kind: PhaseKind = PhaseKind.CICC, *, alone: bool = False, spread_mib: float = 30.0
+    phase_id: int,
+    kind: PhaseKind = PhaseKind.CICC,
+    *,
+    alone: bool = False,
+    mib: float = 100.0,
+    spread_mib: float = 30.0,
+    budget_mib: float = 9000.0,
 ) -> Running:
     return Running(
         phase=Phase(phase_id=phase_id, unit_id=f"u{phase_id}", kind=kind, source="a.cu"),
-        estimate=Estimate(peak_mib=100.0 + phase_id, spread_mib=spread_mib + phase_id / 7, source="test"),
+        estimate=Estimate(peak_mib=mib + phase_id, spread_mib=spread_mib + phase_id / 7, source="test"),
         admitted_at_s=0.0,
         alone=alone,
-        budget_mib=9000.0,
+        budget_mib=budget_mib,
     )
 
 
@@ -151,4 +157,16 @@ def test_less_is_set_aside_for_phases_that_show_in_time_what_they_take() -> None
     one_grows = runs.load(lambda kind: 1.0 if kind is PhaseKind.CICC else 0.0)
     assert at_once.risk_mib == pytest.approx(RISK * 500.0)
     assert one_grows.risk_mib == pytest.approx(math.hypot(RISK_GROWING * 300.0, RISK * 400.0))
-    assert Load().with_one(first.estimate, risk_share(0.5)).risk_mib == pytest.approx((RISK + RISK_GROWING) / 2 * 300.0)
+    between = Load().with_one(first.estimate, risk_share(0.5), budget_mib=1e6)
+    assert between.risk_mib == pytest.approx((RISK + RISK_GROWING) / 2 * 300.0)
+
+
+def test_nothing_is_set_aside_beyond_the_budget() -> None:
+    """A guess of 3 GiB at most 6 in 4 GiB runs beside small phases: it cannot take the 2 GiB that are not there."""
+    run = running(1, mib=2999.0, spread_mib=3000.0, budget_mib=4000.0)
+    runs = RunningSet()
+    runs.start(run)
+    at_most = RISK * 1000.0
+    assert runs.load(lambda kind: 0.0).risk_mib == pytest.approx(at_most)
+    assert Load().with_one(run.estimate, risk_share(0.0), budget_mib=4000.0).risk_mib == pytest.approx(at_most)
+    assert Load().with_one(run.estimate, risk_share(0.0), budget_mib=2000.0).risk_mib == 0.0

@@ -95,13 +95,15 @@ def test_a_second_build_knows_the_courses_of_phases(grown: Workload, cores: int,
     assert result.makespan_s <= most_s
 
 
-@pytest.mark.parametrize(("cores", "gib"), [(2, 4.5), (4, 6), (8, 8), (16, 16)])
+@pytest.mark.parametrize(("cores", "gib", "most_kills"), [(2, 4.5, 0), (4, 6, 1), (8, 8, 0), (16, 16, 0)])
 def test_a_first_build_of_phases_that_do_not_grow_stays_within_the_limit(
-    engine: Workload, cores: int, gib: float
+    engine: Workload, cores: int, gib: float, most_kills: int
 ) -> None:
-    """They hold their peaks from their starts on: what is beyond its bound would be ended by the kernel at once."""
+    """They hold their peaks from their starts on: what is beyond its bound is ended by the kernel at once. Of one whose
+    bound lies beyond the budget only what is there is set aside (docs/adr/0037)."""
     result = built(engine, None, cores, gib, FLAT)
-    assert (result.completed, result.kernel_kills, result.kills) == (True, 0, 0)
+    assert result.completed
+    assert max(result.kernel_kills, result.kills) <= most_kills
 
 
 @pytest.mark.parametrize("known", [True, False])
