@@ -97,11 +97,11 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reserve_mib(self) -> float:
-        """What admission sets aside."""
+        """The most that it is expected to take."""
         return self.peak_mib + self.spread_mib
 
     def spread_within_mib(self, budget_mib: float) -> float:
-        """How far above its peak it can go in a build that has so much: what it may need beyond it, none can take."""
+        """How far above ``peak_mib`` it can go where the whole build may use so much; 0 where not even that fits."""
         return max(0.0, min(self.spread_mib, budget_mib - self.peak_mib))
 
 

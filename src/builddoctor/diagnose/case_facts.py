@@ -116,16 +116,8 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     (
         "macos",
         (
-            *(
-                b"-macosx-",
-                b".macosx-",
-                b"/Library/Developer/",
-                b"/opt/homebrew/",
-                b"macosx_",
-                b"apple-darwin",
-                b"/Users/",
-            ),
-            *(b"MacOSX.platform", b"MacOSX.sdk", b"xcrun: ", b"-darwin.so", b"mach-o"),
+            *(b"-macosx-", b"/Library/Developer/", b"/opt/homebrew/", b"macosx_", b"apple-darwin", b"/Users/"),
+            *(b".macosx-", b"MacOSX.platform", b"MacOSX.sdk", b"xcrun: ", b"-darwin.so", b"mach-o"),
         ),
     ),
     (

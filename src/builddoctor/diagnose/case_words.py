@@ -71,9 +71,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
     }
 
 
-_CUDA_LIBRARIES = (
-    *("cublasLt", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver", "cupti", "nvrtc", "nccl"),
-)
+_CUDA_LIBRARIES = "cublasLt", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver", "cupti", "nvrtc", "nccl"
 
 
 def _cuda_library(symbol: str) -> str:

@@ -29,9 +29,9 @@ ESTIMATES = 4
 
 
 class Admission:
-    """What is left of ``slots`` places and of ``allowed_mib``, which is less than ``budget_mib``
-    beside other builds. ``steps``: of a phase that waits; ``ahead``: of one that runs; ``urgency``: of a unit with so
-    much to do."""
+    """What is left of ``slots`` places and of ``allowed_mib``. ``budget_mib``: of the whole build, which
+    may be more; nothing is set aside for one phase beyond it. ``steps``: of a phase that waits; ``ahead``: of one that
+    runs; ``urgency``: of a unit with so much to do."""
 
     def __init__(
         self,

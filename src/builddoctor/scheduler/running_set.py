@@ -54,7 +54,7 @@ class Running(msgspec.Struct):
     admitted_at_s: float
     alone: bool
     budget_mib: float
-    """the budget when it was admitted: where its bound lies beyond, it is here"""
+    """the budget when it was admitted: no more is set aside for it, whatever its bound (docs/adr/0037)"""
     course: Course = ((1.0, 1.0),)
     """what it will hold while it runs, in shares of its peak, with slack"""
     left_after_s: float = 0.0
