@@ -59,7 +59,16 @@ class Runs:
     solo: bool
     rss_mib: float = 0.0
     killed: bool = False
-    suspended: bool = False
+    suspended_at_s: float | None = None
+    stood_s: float = 0.0
+
+    @property
+    def suspended(self) -> bool:
+        return self.suspended_at_s is not None
+
+    def worked_s(self, now_s: float) -> float:
+        stands_s = now_s - self.suspended_at_s if self.suspended_at_s is not None else 0.0
+        return now_s - self.since_s - self.stood_s - stands_s
 
 
 @dataclass
@@ -70,7 +79,6 @@ class World:
     waiting: set[int] = field(default_factory=set)
     solo: set[int] = field(default_factory=set)
     outside: set[int] = field(default_factory=set)
-    redone: set[int] = field(default_factory=set)
 
     def carry_out(self, decision: Decision, now_s: float, suspects: frozenset[int]) -> None:
         if isinstance(decision, Admit):
@@ -85,23 +93,23 @@ class World:
         elif isinstance(decision, Requeue):
             assert decision.phase_id not in self.running
             self.waiting.add(decision.phase_id)
-            self.redone.add(decision.phase_id)
             if decision.solo:
                 self.solo.add(decision.phase_id)
         elif isinstance(decision, Kill):
             assert len(self.running) > 1, "the only running phase was to be ended"
             assert not any(run.killed for run in self.running.values()), "a second kill before the first is done"
-            oldest = min(self.running, key=lambda phase_id: (self.running[phase_id].since_s, phase_id))
+            oldest = max(self.running, key=lambda phase_id: (self.running[phase_id].worked_s(now_s), -phase_id))
             far = self.running[decision.phase_id]
             beyond = far.rss_mib > far.reserve_mib
             assert decision.phase_id != oldest or oldest in suspects or beyond, "the oldest was to be ended"
             self.running[decision.phase_id].killed = True
         elif isinstance(decision, Suspend):
             assert not self.running[decision.phase_id].suspended, "suspended twice"
-            self.running[decision.phase_id].suspended = True
+            self.running[decision.phase_id].suspended_at_s = now_s
         elif isinstance(decision, Resume):
-            assert self.running[decision.phase_id].suspended, "it did not stand still"
-            self.running[decision.phase_id].suspended = False
+            run = self.running[decision.phase_id]
+            assert run.suspended_at_s is not None, "it did not stand still"
+            run.stood_s, run.suspended_at_s = run.stood_s + now_s - run.suspended_at_s, None
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -230,10 +238,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(peak_mib=MEMORY)
     def our_kill_arrives(self, peak_mib: float) -> None:
         (phase_id,) = [each for each, run in self.world.running.items() if run.killed]
-        first = phase_id not in self.world.redone
         run, decisions = self.end(phase_id, Outcome.KILLED_BY_US, peak_mib)
         held_mib = max(peak_mib, run.rss_mib)
-        if first and held_mib <= run.reserve_mib:
+        if held_mib <= run.reserve_mib:
             self.expect_enough(decisions[0], phase_id, run, held_mib)
         else:
             self.expect_more(decisions[0], phase_id, run, held_mib)

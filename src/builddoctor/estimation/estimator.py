@@ -227,18 +227,22 @@ class LearningEstimator:
         notes = self._notes(phase.unit_id)
         if outcome is Outcome.OK and notes.teaches:
             # A compile error ends a phase early: it shows what it took, not what it needs.
-            for clue in clues(phase, notes):
-                residual = math.log(peak_mib / self._priors[clue.sort].base_mib(clue.x))
-                self._book(clue.sort, phase.tool).add(clue.features, residual)
+            self._teach(phase, notes, peak_mib)
             self._compare_with_past(phase, notes, peak_mib)
             self._run_times.observe(phase, notes, wall_s)
         notes.note(Done(phase, peak_mib, wall_s))
 
     def raise_after_kill(self, phase: Phase, *, peak_mib: float, reserved_mib: float) -> Estimate:
+        """One that outgrew what was set aside teaches the phases alike, too: they need not all be ended to learn it
+        (docs/adr/0038)."""
         key = _key(phase)
-        raised_mib = RAISE_FACTOR * max(peak_mib, reserved_mib)
-        self._floor_mib[key] = max(self._floor_mib.get(key, 0.0), min(raised_mib, LARGEST_MIB))
-        return self.estimate(phase)
+        raised_mib = min(RAISE_FACTOR * max(peak_mib, reserved_mib), LARGEST_MIB)
+        self._floor_mib[key] = max(self._floor_mib.get(key, 0.0), raised_mib)
+        notes, estimate = self._notes(phase.unit_id), self.estimate(phase)
+        if notes.teaches and peak_mib > reserved_mib and raised_mib >= estimate.reserve_mib:
+            self._teach(phase, notes, raised_mib)
+            estimate = self.estimate(phase)
+        return estimate
 
     def remaining_s(self, phase: Phase, *, keep: bool = True) -> float:
         notes = self._notes(phase.unit_id) if keep else self._units.get(phase.unit_id, self._nothing)
@@ -246,6 +250,11 @@ class LearningEstimator:
 
     def least_s(self, phase: Phase) -> float:
         return self._run_times.least_s(phase, self._units.get(phase.unit_id, self._nothing))
+
+    def _teach(self, phase: Phase, notes: UnitNotes, peak_mib: float) -> None:
+        for clue in clues(phase, notes):
+            residual = math.log(peak_mib / self._priors[clue.sort].base_mib(clue.x))
+            self._book(clue.sort, phase.tool).add(clue.features, residual)
 
     # -- evidence ------------------------------------------------------------------------------------------
 

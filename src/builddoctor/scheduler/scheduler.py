@@ -412,7 +412,7 @@ class Scheduler:
             return self._give_up(run, event, verdict, peak_mib=peak_mib)
         estimate, reserved_mib = self._estimator.estimate(phase), run.estimate.reserve_mib
         expected = peak_mib <= min(reserved_mib, estimate.reserve_mib)
-        made_way = gave_way and expected and phase_id not in self._redone
+        made_way = gave_way and expected
         if not made_way:
             # Else it had done nothing that was not expected of it, and fits beside others as it did before.
             estimate = self._estimator.raise_after_kill(phase, peak_mib=peak_mib, reserved_mib=reserved_mib)
