@@ -10,8 +10,8 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from importlib import resources
 
 import msgspec
@@ -104,18 +104,25 @@ def flag_rows() -> tuple[FlagRow, ...]:
     return tuple(msgspec.convert(list(csv.DictReader(lines)), list[FlagRow], strict=False))
 
 
-def effects(flag: str) -> Iterator[Effect]:
-    """Of each unit with which it was tried, each program."""
+@cache
+def effects(flag: str) -> tuple[Effect, ...]:
+    """Of each unit with which it was tried, each program. Kept, for each answer of ``explain`` asks for many."""
     rows = flag_rows()
+    of_unit: dict[tuple[str, str, str], list[FlagRow]] = {}
+    for row in rows:
+        of_unit.setdefault(row.unit, []).append(row)
+    plains = (row for row in rows if row.flag == _TRIED_WITH.get(flag, NONE))
+    return tuple(effect for plain in plains for effect in _effects_on(plain, flag, of_unit[plain.unit]))
+
+
+def _effects_on(plain: FlagRow, flag: str, others: Sequence[FlagRow]) -> Iterator[Effect]:
     opposite = {LINE_INFO: NO_LINE_INFO, NO_LINE_INFO: LINE_INFO}.get(flag, "")
-    for plain in rows:
-        if plain.flag == _TRIED_WITH.get(flag, NONE):
-            for other in rows:
-                if other.unit == plain.unit and other.tool in (plain.tool, ""):
-                    if other.flag == flag:
-                        yield Effect(plain, other)
-                    elif other.flag == opposite and other.tool:
-                        yield Effect(other, plain)
+    for other in others:
+        if other.tool in (plain.tool, ""):
+            if other.flag == flag:
+                yield Effect(plain, other)
+            elif other.flag == opposite and other.tool:
+                yield Effect(other, plain)
 
 
 def nearest_effect(flag: str, *, tool: str, project: str, peak_mib: float | None) -> Effect | None:

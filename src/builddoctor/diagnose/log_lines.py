@@ -12,6 +12,7 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 import msgspec
 
@@ -414,13 +415,17 @@ class _Text:
         """what is looked for first: the longest whole word, which is quickly looked up, else the longest part"""
 
 
+_text = cache(_Text)
+"""the same for every log"""
+
+
 class Sieve:
     """Texts to be found, as they stand."""
 
     def __init__(self, texts: Iterable[bytes]) -> None:
         self._of_word: dict[bytes, list[_Text]] = {}
         self._of_part: dict[bytes, list[_Text]] = {}
-        for each in map(_Text, sorted(set(texts))):
+        for each in map(_text, sorted(set(texts))):
             self._by_key(each).setdefault(each.key, []).append(each)
 
     def _by_key(self, each: _Text) -> dict[bytes, list[_Text]]:
@@ -443,7 +448,7 @@ class Sieve:
 
     def without(self, text: bytes) -> None:
         """That text is no longer of interest."""
-        gone = _Text(text)
+        gone = _text(text)
         among = self._by_key(gone)
         among[gone.key] = [each for each in among[gone.key] if each.text != text]
 

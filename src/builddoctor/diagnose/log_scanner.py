@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
 import msgspec
 
@@ -326,15 +326,15 @@ class _Known:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         # Compiled where a line has one of the triggers: of most entries none has.
-        return re.compile(self.entry.pattern)
+        return _compiled(self.entry.pattern)
 
     @cached_property
     def after(self) -> re.Pattern[str] | None:
-        return re.compile(self.entry.after) if self.entry.after else None
+        return _compiled(self.entry.after) if self.entry.after else None
 
     @cached_property
     def below(self) -> re.Pattern[str] | None:
-        return re.compile(self.entry.below) if self.entry.below else None
+        return _compiled(self.entry.below) if self.entry.below else None
 
     def took(self, finding: Finding) -> list[Finding]:
         self.count += 1
@@ -343,6 +343,12 @@ class _Known:
             return []
         self.kept.append(finding)
         return [finding]
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Kept for the next log: Python itself keeps fewer patterns than the catalogue has."""
+    return re.compile(pattern)
 
 
 _QUOTED_CODE = re.compile(r"(?i)\b[a-z]:\\|replace\(|printf|\becho ")
@@ -462,6 +468,7 @@ class Landmark:
         return next((start for start in starts if self.is_it(text_of(block[start : block.index(b"\n", start)]))), None)
 
 
+@cache
 def failed_step() -> Landmark:
     """A step of a build tool that failed; the first one is where to look, the others are often only in its way."""
     return Landmark(
@@ -477,6 +484,7 @@ def failed_step() -> Landmark:
 _NVIDIAS = ("nvcc", "ptxas", "fatbinary", "nvlink", "cicc", "cudafe++")
 
 
+@cache
 def failure() -> Landmark:
     """Anything that went wrong, whatever it was: after it, a success that was said earlier counts no more."""
     return Landmark(
@@ -520,6 +528,7 @@ def failure() -> Landmark:
     )
 
 
+@cache
 def success() -> Landmark:
     """A build, or a step that ends one, went well."""
     return Landmark(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from builddoctor.diagnose import flag_effects
@@ -30,7 +32,7 @@ def row(project: str, flag: str, tool: str = "ptxas", peak_mib: float = 100.0, *
 
 
 @pytest.fixture
-def rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     measured = (
         row("small", NONE, peak_mib=100.0),
         row("small", "-Xptxas -O1", peak_mib=50.0, cpu_s=5.0),
@@ -45,6 +47,9 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> None:
         row("strict", "-Xptxas -O1", tool="", peak_mib=0.0, error="ptxas error : no"),
     )
     monkeypatch.setattr(flag_effects, "flag_rows", lambda: measured)
+    effects.cache_clear()
+    yield
+    effects.cache_clear()
 
 
 def text(flag: str, project: str = "", peak_mib: float | None = None, tool: str = "ptxas") -> str:
@@ -112,4 +117,4 @@ def test_the_file_is_whole() -> None:
         assert each.error or each.temporary_mib > 0 or each.flag == OBJTEMP
         assert (each.wall_s > 0) is (each.tool == UNIT)
     for flag in {each.flag for each in rows} - {NONE}:
-        assert list(effects(flag))
+        assert effects(flag)
