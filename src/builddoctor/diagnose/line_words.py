@@ -30,8 +30,6 @@ FAILS = re.compile(
 """but not as the name of a file: error.o"""
 
 KILLED = re.compile(r"(?:[Kk]illed|[Tt]erminated|[Aa]borting|SIG(?:KILL|TERM|SEGV|ABRT|BUS|ILL))\b")
-KILLS = re.compile(r"(?:\S{1,80}: )?(?:line \d{1,6}: )?(?: *\d{1,8} )?(?:Killed|Terminated)\b")
-"""a shell's own word of what it had started"""
 
 LACKS = _spoken(
     *("cannot", "can't", r"could ?n[o']t", "unable to", "not found", "no such", "missing", "denied", "invalid"),

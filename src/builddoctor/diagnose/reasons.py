@@ -18,7 +18,6 @@ from builddoctor.diagnose.line_words import (
     BARE,
     DEMANDS,
     KILLED,
-    KILLS,
     LACKS,
     LACKS_TOO,
     NEGATES,
@@ -38,7 +37,7 @@ NEAR = 20
 LINES_ABOVE = 2
 """before what ended: what was printed last"""
 
-CRASH, LAST_WORD = "crashed", "compilation-terminated"
+LAST_WORD = "compilation-terminated"
 
 NINJA = "FAILED: "
 _SAYS_BELOW = re.compile(rf"{NINJA}|(?:error|Error|ERROR): ")
@@ -52,11 +51,7 @@ _ENDED = re.compile(
     r"|(?:ERROR: )?(?:failed to solve: )?process \".{1,600}\" did not complete"
     r"|collect2: |\S{0,200}ld: final link failed|\S{0,200}clang(?:\+\+)?: error: linker command failed"
 )
-
-
-def says_step_ended(text: str) -> bool:
-    """A build tool or CI says of a step right below the last that it printed that it ended."""
-    return _ENDED.match(text) is not None
+"""what a build tool or CI says of a step right below the last that it printed"""
 
 
 def reasons(lines: Iterable[Quote], *, alone: bool) -> Iterator[Quote]:
@@ -66,7 +61,6 @@ def reasons(lines: Iterable[Quote], *, alone: bool) -> Iterator[Quote]:
     telling = [each for each in likely if not BARE.search(each.text)]
     plain = [each for each in telling if not ADVISES.match(each.text)]
     kinds: tuple[tuple[Callable[[str], object], list[Quote]], ...] = (
-        (KILLS.match, telling),
         (tells, telling),
         (LACKS.search, plain),
         (LACKS_TOO.search, plain),
@@ -86,8 +80,7 @@ def said_near(reading: Reading, line: int, *, reasons_alone: bool = False) -> Fi
     of an error, else of something that is missing, else the last that the tool printed; ninja prints what a tool said
     after its own line and the command."""
     kept = KeptLines(reading)
-    # A crash is told in the line of what crashed.
-    known = {each.line for each in reading.findings if each.entry != CRASH}
+    known = {each.line for each in reading.findings}
     others = [each for each in kept.all if each.line not in known and not wraps(each.text)]
     handed = handed_on(others)
     before = [each for each in others if each.line < line][-NEAR:]
@@ -126,7 +119,7 @@ def _printed_by_step(kept: KeptLines, others: Sequence[Quote], after: Sequence[Q
 def _right_above(lines: Sequence[Quote], driver: str, line: int) -> list[Quote]:
     """The last that was printed above what a build tool or CI says of a step that ended: of make's, in the form in
     which programs speak, for a command may stand there."""
-    if not says_step_ended(driver):
+    if not _ENDED.match(driver):
         return []
     above = [each for each in lines if line - LINES_ABOVE <= each.line < line and not STARTED.match(each.text)]
     return [each for each in above if TOOLS_OWN.match(each.text)] if "***" in driver else above

@@ -17,7 +17,7 @@ from builddoctor.diagnose.log_end import BANNER, said_last
 from builddoctor.diagnose.log_facts import LogFacts
 from builddoctor.diagnose.log_lines import Quote
 from builddoctor.diagnose.log_scanner import Reading
-from builddoctor.diagnose.reasons import reasons, said_near, says_step_ended
+from builddoctor.diagnose.reasons import reasons, said_near
 from builddoctor.diagnose.root_line import root_line
 from builddoctor.diagnose.tracebacks import HEADER, before_traceback, raised
 from builddoctor.diagnose.wrappers import wraps
@@ -35,10 +35,8 @@ _TITLE = re.compile(r"#?[=*-]{3,}\W{0,3}(?:ERROR|[Ee]rror)\b.{0,150}[=*-]{3,}#?$
 
 
 def some_line(reading: Reading, facts: LogFacts) -> Finding:
-    """To begin with: the root line, what stands near a step's end, or whatever there is."""
-    last = KeptLines(reading).last[-1:]
-    end = next((each.line for each in last if says_step_ended(each.text)), reading.lines + 1)
-    found = root_line(reading, facts, None) or said_near(reading, end) or _any_wrong(reading)
+    """To begin with: the root line, what stands near the end, or whatever there is."""
+    found = root_line(reading, facts, None) or said_near(reading, reading.lines + 1) or _any_wrong(reading)
     return _of_nothing(_below_label(found, reading), reading)
 
 
