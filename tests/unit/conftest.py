@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import pytest
+
+from builddoctor.recipes import recipe_file
 
 FORBIDDEN_OF_OS = (
     "fork",
@@ -34,6 +37,16 @@ def _forbidden(name: str) -> Callable[..., NoReturn]:
         raise AssertionError(f"a unit test called {name}")
 
     return refuse
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _recipes_are_parsed_once() -> Iterator[None]:
+    """Those that come with builddoctor take a second, and whoever asks for the nearest one reads them all. The program
+    itself reads them once, and keeps none."""
+    parse = recipe_file.parse_recipe
+    recipe_file.parse_recipe = functools.lru_cache(maxsize=256)(parse)
+    yield
+    recipe_file.parse_recipe = parse
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from builddoctor.core.phase import PhaseKind
 from builddoctor.core.recipe import Fingerprint, Hazard, Origin, PhaseFigures, Recipe, RecipeProject, RecipeUnit
 from builddoctor.plans.inputs import PlanHost
@@ -79,3 +81,10 @@ def host(cores: int, memory_mib: float, **more: Any) -> PlanHost:
         "measured": True,
     }
     return PlanHost(**{**known, **more})
+
+
+def few_of_engine() -> Recipe:
+    """The same with six of its units, for tests whose question does not depend on how many there are: a plan simulates
+    each of them many times."""
+    made = engine()
+    return msgspec.structs.replace(made, units=made.units[::11])

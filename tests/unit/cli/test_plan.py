@@ -12,7 +12,7 @@ import tomlkit
 
 from builddoctor.cli.app import main
 from builddoctor.core.recipe import Fingerprint, Recipe
-from unit.recipes_made import engine, phase, recipe, unit
+from unit.recipes_made import engine, few_of_engine, phase, recipe, unit
 
 
 @pytest.fixture
@@ -56,8 +56,12 @@ def test_this_machine_is_the_default(shelf: Path, capsys: pytest.CaptureFixture[
 
 def test_a_project_gets_its_nearest_recipe(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By its names and by the architectures wanted; how it differs is said."""
-    put(shelf, "one", msgspec.structs.replace(engine(), fingerprint=Fingerprint(archs=("sm_90",), host_arch="x86_64")))
-    put(shelf, "two", engine())
+    put(
+        shelf,
+        "one",
+        msgspec.structs.replace(few_of_engine(), fingerprint=Fingerprint(archs=("sm_90",), host_arch="x86_64")),
+    )
+    put(shelf, "two", few_of_engine())
     assert main(["plan", "TransformerEngine", "--arch", "sm_100", "--on", "gb200-node", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["recipe"], told["machine"], told["archs"]) == ("two", "gb200-node", ["sm_100"])
@@ -68,8 +72,8 @@ def test_a_project_gets_its_nearest_recipe(shelf: Path, capsys: pytest.CaptureFi
 def test_a_project_is_planned_for_the_gpus_of_that_machine(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Unless others are asked for; a recipe by its name stays what it is."""
     hopper = Fingerprint(archs=("sm_90",), host_arch="x86_64")
-    put(shelf, "hopper", msgspec.structs.replace(engine(), fingerprint=hopper))
-    put(shelf, "blackwell", engine())
+    put(shelf, "hopper", msgspec.structs.replace(few_of_engine(), fingerprint=hopper))
+    put(shelf, "blackwell", few_of_engine())
 
     def planned(*words: str) -> tuple[str, list[str]]:
         assert main(["plan", *words, "--on", "dgx-h100", "--json"]) == 0
@@ -112,7 +116,7 @@ def test_no_recipe_says_how_to_make_one(shelf: Path, capsys: pytest.CaptureFixtu
 
 def test_other_architectures_are_said_and_widen_the_ranges(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A recipe for sm_100 is a rough guide to sm_120."""
-    path = str(put(shelf, "x", engine()))
+    path = str(put(shelf, "x", few_of_engine()))
     ranges = []
     for arch in ("sm_100", "sm_120"):
         assert main(["plan", path, "--arch", arch, "--on", "dgx-h100", "--json"]) == 0
@@ -215,7 +219,7 @@ def following(page: str) -> list[str]:
 
 def test_what_follows_a_matrix_is_the_job_that_was_planned(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A recipe in a file, for architectures, a version and a machine that are typed: with the memory that was said."""
-    path = str(put(shelf.parent, "mine of two", engine()))
+    path = str(put(shelf.parent, "mine of two", few_of_engine()))
     for more in (
         ["--arch", "sm_90,sm_100", "--cores", "8", "--memory", "16GiB"],
         ["--version", "1.9", "--cores", "3", "--memory", "20GiB"],

@@ -28,7 +28,7 @@ from builddoctor.simulate.baselines import fixed
 from builddoctor.simulate.of_recipe import workload
 from builddoctor.simulate.result import Host, Rules
 from unit.made_machines import machine
-from unit.recipes_made import engine, host, phase, recipe, unit
+from unit.recipes_made import engine, few_of_engine, host, phase, recipe, unit
 
 
 def plan(made: Recipe, on: PlanHost, **more: object) -> Plan:
@@ -70,7 +70,7 @@ def test_a_gb200_plan_names_what_matters_there(gb200: Plan) -> None:
 def test_hazards_of_another_processor_are_left_out() -> None:
     """A hazard of aarch64 is none on x86-64; one without a processor is one everywhere."""
     everywhere = Hazard(kind="build", text="x")
-    both = msgspec.structs.replace(engine(), hazards=(*engine().hazards, everywhere))
+    both = msgspec.structs.replace(few_of_engine(), hazards=(*engine().hazards, everywhere))
     assert plan(both, named("dgx-h100")).hazards == (everywhere,)
     assert len(plan(both, named("gb200-node")).hazards) == 2
 
