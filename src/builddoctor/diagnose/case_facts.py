@@ -49,6 +49,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """the torch that is built against is one that pip or uv got for this build alone"""
     kernel_module: bool = False
     """a module of Linux is built, against the headers of a kernel"""
+    torch_named: bool = False
+    """something of torch is named"""
+    isolated: bool = False
+    """pip or uv builds in an environment of its own"""
     pip_downloaded: bool = False
     """pip builds a source distribution that it has downloaded"""
     one_at_a_time: bool = False
@@ -118,11 +122,16 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
         (
             *(b"-macosx-", b"/Library/Developer/", b"/opt/homebrew/", b"macosx_", b"apple-darwin", b"/Users/"),
             *(b".macosx-", b"MacOSX.platform", b"MacOSX.sdk", b"xcrun: ", b"-darwin.so", b"mach-o"),
+            *(b"/Applications/Xcode", b"/usr/local/Cellar/", b"darwin$ "),
         ),
     ),
     (
         "windows",
-        (b":\\Program Files", b":\\Users\\", b"win-amd64", b"win_amd64", b"\\Microsoft Visual Studio\\", b":\\"),
+        (
+            *(b":\\Program Files", b":\\Users\\", b"\\Microsoft Visual Studio\\", b":\\"),
+            *(b"win-amd64", b"win_amd64", b"/win-64"),
+            *(b"C:/Program Files", b"C:/PROGRA~", b" C:/", b" c:/", b" D:/", b'"C:/', b'"D:/', b"'C:/", b"'D:/"),
+        ),
     ),
     ("linux", (b"/usr/", b"/home/", b"linux-gnu", b"linux-x86_64", b"linux_x86_64")),
     ("apk", (b"-alpine-", b"alpine-linux", b"apk add", b"-musl")),
@@ -131,8 +140,10 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     ("apt", (b"apt-get ", b"x86_64-linux-gnu", b"aarch64-linux-gnu", b"Ubuntu", b"Debian")),
     ("conda", (b"conda3/", b"/miniconda", b"/anaconda", b"/miniforge", b"/mambaforge", b"/opt/conda/", b"conda/envs/")),
     ("torch_builds", (b"/torch/include", b"\\torch\\include", b"cpp_extension.py", b"TORCH_CUDA_ARCH_LIST")),
-    ("cuda", (b"nvcc", b"cicc", b"ptxas", b"cudafe", b"CUDA", b".cu.o", b".cu:", b"/cuda")),
+    ("torch_named", (b"torch",)),
+    ("cuda", (b"nvcc", b"cicc", b"ptxas", b"cudafe", b"CUDA", b".cu.o", b".cu:", b"/cuda", b"CUresult")),
     ("kernel_module", (b"/lib/modules/", b"/linux-headers-", b"CC [M]", b"DKMS make.log", b"/var/lib/dkms/")),
+    ("isolated", (b"pip-build-env-", b"builds-v0", b"Installing build dependencies")),
     ("pip_downloaded", (b"/pip-install-", b"\\pip-install-")),
     ("setuptools_failed", (b"error: command '", b"Compile failed: command '")),
     ("others_build", (b"ninja", b"make[", b"make: ", b"CMakeFiles/", b"bazel", b"cargo", b"meson")),
@@ -184,6 +195,8 @@ class CaseTable:
             torch_isolated="torch_isolated" in said,
             cuda_home_list=said.get("cuda_home_list", ""),
             kernel_module="kernel_module" in self._marks,
+            torch_named="torch_named" in self._marks,
+            isolated="isolated" in self._marks,
             pip_downloaded="pip_downloaded" in self._marks,
             one_at_a_time="setuptools_failed" in self._marks and "others_build" not in self._marks,
             archs=self._archs,

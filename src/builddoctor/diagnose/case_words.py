@@ -35,6 +35,15 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "this_nvcc": f"nvcc {nvcc}" if nvcc else "this nvcc",
         "nvcc_dashed": nvcc.replace(".", "-"),
         "pip_source": "pip" if case.pip_downloaded else "",
+        "module_of_library": module if _OF_LIBRARIES.match(module := said.get("module", "")) else "",
+        "module_of_project": "" if _OF_LIBRARIES.match(module) else module,
+        "of_torchs": ", of torch's CUDA" if case.torch_named else " in its folder bin",
+        "torch_named": "torch" if case.torch_named else "",
+        "package_plain": re.sub(r"\Alib(?=\w)|[-_]?config\Z", "", said.get("package", "").lower().replace("_", "-")),
+        "c_alone": "" if case.cuda else "C",
+        "cuda_named": "CUDA" if case.cuda else "",
+        "no_cuda_named": "" if case.cuda else "nothing of a GPU",
+        "isolated_build": "an isolated build" if case.isolated else "",
         "nvcc_unsaid": "" if nvcc else "this nvcc",
         "gcc": case.gcc,
         "this_gcc": f"gcc {case.gcc}" if case.gcc else "this gcc",
@@ -55,7 +64,10 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         else "a warning that this project makes an error, and that other compilers do not give",
         "torch_isolated": "a torch" if case.torch_isolated else "",
         "cuda_home_list": case.cuda_home_list,
-        "cuda_library": _cuda_library(said.get("symbol", "")),
+        "cuda_library": (cuda_library := _cuda_library(said.get("symbol", ""))),
+        "newest_is_2022": "Visual Studio 2022" if said.get("newest") == "2022" else "",
+        "newest_is_2017": "Visual Studio 2017" if said.get("newest") == "2017" else "",
+        "cuda_import_library": f"{cuda_library[2:]}.lib" if cuda_library else "",
         "python": case.python,
         "conda": "conda" if case.conda else "",
         "no_conda": "" if case.conda else "the system",
@@ -64,12 +76,16 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "on_linux": "Linux" if case.system not in (System.MACOS, System.WINDOWS) else "",
         "torch_toolkit": case.torch_cuda if release(case.torch_cuda) >= MANAGED_SINCE else "",
         "gcc_that_fits": _gcc_for(nvcc),
+        "older_gcc": _older_gcc(nvcc, case.gcc),
         "torch_index": _torch_index(nvcc),
         "distribution_nvcc": case.nvcc_at if case.nvcc_at == "/usr/bin/nvcc" else "",
         **_arch_values(case, nvcc, said.get("arch", "")),
         **_package_values(case, nvcc, said),
     }
 
+
+_OF_LIBRARIES = re.compile(r"(?i)(?:mpi|netcdf|hdf5|pnetcdf|fftw|petsc|openacc|cudafor|mkl|omp_lib|blas95|lapack|esmf)")
+"""names of Fortran modules that libraries bring"""
 
 _CUDA_LIBRARIES = "cublasLt", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver", "cupti", "nvrtc", "nccl"
 
@@ -81,6 +97,8 @@ def _cuda_library(symbol: str) -> str:
     named = next((each for each in _CUDA_LIBRARIES if symbol.startswith(each)), "")
     if not named and symbol.startswith(("cuda", "__cuda")):
         named = "cudart"
+    if not named and re.match(r"cu[A-Z]", symbol):
+        named = "cuda"
     return f"-l{named}" if named else ""
 
 
@@ -95,6 +113,12 @@ def _gcc_for(nvcc: str) -> str:
     """The newest gcc that nvcc takes; empty where its version is not known."""
     version = release(nvcc)
     return next((str(gcc) for major, minor, gcc in _GCC if version >= (major, minor)), "") if version else ""
+
+
+def _older_gcc(nvcc: str, gcc: str) -> str:
+    """One that nvcc takes, and that is older than the one whose headers it did not understand."""
+    fitting, used = _gcc_for(nvcc), release(gcc)
+    return str(min(int(fitting), used[0] - 1)) if fitting and used else fitting
 
 
 TORCH_INDEXES = ("11.8", "12.1", "12.4", "12.6", "12.8", "12.9", "13.0")
@@ -113,10 +137,17 @@ def _torch_index(nvcc: str) -> str:
 _CAPTURED_ARCH = re.compile(r"(?:sm_|compute_)?(\d{1,2})\.?(\d)([af]?)\Z")
 
 
+_BEFORE_TABLE = {"10": "6.5", "11": "6.5", "12": "6.5", "13": "6.5", "20": "8.0", "21": "8.0"}
+"""architectures that were gone before any toolkit of the table, and the last CUDA that had them"""
+
+
 def _arch_values(case: Case, nvcc: str, arch: str) -> dict[str, str]:
     """Of an architecture that this nvcc, or this torch, does not take."""
     spelt = _CAPTURED_ARCH.match(arch)
     known = span(Arch(int(spelt[1]), int(spelt[2]), spelt[3])) if spelt is not None else None
+    if spelt is not None and known is None and (last := _BEFORE_TABLE.get(spelt[1] + spelt[2])):
+        when = f": CUDA {last} was the last that made code for it"
+        return {"arch_when": when, "arch_of_old": arch, "arch_of_old_last": last, "arch_unclear": ""}
     if spelt is None or known is None:
         return {"arch_when": "", "arch_unclear": "this nvcc"}
     version = release(nvcc)
@@ -135,6 +166,7 @@ def _arch_values(case: Case, nvcc: str, arch: str) -> dict[str, str]:
         "arch_dropped": spelled(known.before) if dropped and known.before is not None else "",
         "arch_unclear": "" if too_new or dropped or either else "this nvcc",
         "arch_either": last if either else "",
+        "arch_first": since if either else "",
         "arch_when": f": CUDA {spelled(known.before or ())} dropped it" if dropped else when,
         "arch_before": f"sm_{before}" if before else "",
         "arch_before_setting": _arch_setting(case, [before], ptx=True) if before else "",

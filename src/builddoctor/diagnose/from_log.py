@@ -87,8 +87,9 @@ OF_WATCHERS: frozenset[Verdict] = frozenset((Verdict.OOMD, Verdict.SCHEDULER_KIL
 SEGFAULT, CRASHED = "shell-segfault", "program-crashed"
 """of a shell's line: a compiler's crash where something is built, else that of a program that ran"""
 
-OF_COMPANY: frozenset[Verdict] = frozenset((Verdict.PARALLEL, Verdict.TOO_BIG, Verdict.RUNAWAY))
-"""the ladder knows what to do about them, in the words of the build; a text does not"""
+OF_COMPANY: frozenset[Verdict] = frozenset((Verdict.PARALLEL, Verdict.RUNAWAY))
+"""the ladder knows what to do about them, in the words of the build; a text does not, but for one that speaks of a
+program that was too big all by itself"""
 
 MOST_FIXES = 3
 """the likeliest: who reads a log wants the next step"""
@@ -162,6 +163,7 @@ ANY_ERROR = "compile-error"
 NAMES_MORE = frozenset(
     (
         *("torch-api-differs", "torch-type-in-dispatch", "thrust-differs", "tensorrt-differs", "python-api-differs"),
+        "torch-too-old-for-source",
         *("cuda-api-removed", "cuda-thread-api-removed", "cuda-api-newer", "numpy-api-differs", "half-operators-off"),
     )
 )

@@ -38,6 +38,8 @@ class SystemPackage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """a pattern of its libraries' names, without lib and .so"""
     cmake: str = ""
     """a pattern of what CMake's find_package calls it"""
+    programs: str = ""
+    """a pattern of the programs that it brings"""
     code: str = ""
     """a pattern of its names in sources, and of its headers' folders, as compilers and linkers quote them"""
     apt: str = ""
@@ -53,6 +55,13 @@ class _Packages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     package: tuple[SystemPackage, ...]
 
 
+_FIELDS = (
+    *(("file", "headers"), ("library", "libraries"), ("package", "cmake")),
+    *(("tool", "programs"), ("package", "programs")),
+)
+"""what a line names, and the pattern that knows it"""
+
+
 @lru_cache(maxsize=1)
 def load_packages() -> tuple[SystemPackage, ...]:
     """All that are known, in the file's order."""
@@ -62,8 +71,9 @@ def load_packages() -> tuple[SystemPackage, ...]:
 
 
 def package_of(said: Mapping[str, str]) -> SystemPackage | None:
-    """The package of a header (``file``), a library (``library``) or what CMake calls it (``package``)."""
-    for group, field in (("file", "headers"), ("library", "libraries"), ("package", "cmake")):
+    """The package of a header (``file``), a library (``library``), what CMake calls it (``package``), or of a program
+    (``tool``)."""
+    for group, field in _FIELDS:
         name = said.get(group, "")
         if group == "library":
             name = re.sub(r"\A(?:-l|lib(?=\w))|-(?:vc|mt|gd|x64|x32).*|\.(?:so|dylib|dll|lib|a)\b.*", "", name)

@@ -72,7 +72,7 @@ def test_the_surest_line_counts_wherever_it_stands() -> None:
         ("cudaMalloc", "-lcudart"),
         ("__cudaRegisterFunction", "-lcudart"),
         ("__cudaRegisterLinkedBinary_x", ""),
-        ("cuMemMap", ""),
+        ("cuMemMap", "-lcuda"),
         ("main", ""),
     ],
 )
@@ -146,12 +146,50 @@ def test_a_package_is_named_as_the_system_names_it() -> None:
     assert case_values(Case(), cudnn)["library_pip"] == ""
 
 
+def test_the_package_of_a_program_has_another_name() -> None:
+    """As a shell or configure names the program."""
+    assert case_values(Case(), [("tool", "yacc")])["library_install"] == "apt-get install bison"
+    assert case_values(Case(), [("package", "gdal-config")])["library_install"] == "apt-get install libgdal-dev"
+    assert case_values(Case(), [("package", "libFoo_bar")])["package_plain"] == "foo-bar"
+
+
+@pytest.mark.parametrize(
+    ("line", "system"),
+    [
+        ("CMake Error at C:/Program Files/CMake/share/x.cmake:137 (message):", System.WINDOWS),
+        ("make: *** [C:/PROGRA~1/R/R-43~1.1/etc/x64/Makeconf:277: x.o] Error 127", System.WINDOWS),
+        ("CMake Error at D:/tools/CMake/share/cmake-3.9/Modules/FindZLIB.cmake:112", System.WINDOWS),
+        ('Can\'t exec "aclocal" at /usr/local/Cellar/autoconf/2.69/share/x.pm line 326.', System.MACOS),
+        ("gave /Applications/Xcode_15.2.app/Contents/Developer", System.MACOS),
+        ("export SRC:/usr/include; see https://example.org/a", System.LINUX),
+    ],
+)
+def test_the_system_is_told_by_its_paths(line: str, system: System) -> None:
+    """Windows writes them with either slash."""
+    assert case_of(line).system is system
+
+
+@pytest.mark.parametrize(
+    ("nvcc", "gcc", "older"),
+    [("11.5", "11", "10"), ("11.2", "11.4.0", "10"), ("12.4", "11", "10"), ("10.2", "9", "8"), ("", "11", "")],
+)
+def test_a_gcc_whose_headers_were_not_understood_is_not_the_one_to_take(nvcc: str, gcc: str, older: str) -> None:
+    """Though nvcc takes it by its number."""
+    assert case_values(Case(nvcc=nvcc, gcc=gcc))["older_gcc"] == older
+
+
+def test_an_architecture_from_before_the_table_was_dropped() -> None:
+    """No toolkit of today has it: what names it is to be changed."""
+    values = case_values(Case(), [("arch", "compute_20")])
+    assert (values["arch_of_old"], values["arch_of_old_last"], values["arch_unclear"]) == ("compute_20", "8.0", "")
+
+
 def test_every_package_can_be_asked_for() -> None:
     """Its patterns are patterns, and each known header has a package."""
     for each in load_packages():
         assert each.name
         assert each.apt or each.conda
-        assert all(re.compile(pattern) for pattern in (each.headers, each.libraries, each.cmake))
+        assert all(re.compile(pattern) for pattern in (each.headers, each.libraries, each.cmake, each.programs))
     entry = next(entry for entry in load_catalogue() if entry.name == "system-header-missing")
     for line in (entry.example, *entry.also):
         found = re.search(entry.pattern, line)

@@ -33,6 +33,10 @@ BEFORE = {
     "setup-splits-no-flags": "    flag for flag in opt.split() if flag != '-Wstrict-prototypes'\n",
     "no-gpu-while-built": 'File "/x/torch/utils/cpp_extension.py", line 1325, in _get_cuda_arch_flags\n',
     "cmake-package-not-whole": "CMake Error at /home/x/pytorch/build/Caffe2Config.cmake:14 (include):\n",
+    "distributions-pip-too-old": '  File "/usr/lib/python3/dist-packages/pip/_vendor/pkg_resources/__init__.py"\n',
+    "cmake-of-build-does-not-run": '  File "/tmp/pip-build-env-1/overlay/lib/skbuild/cmaker.py", line 95\n',
+    "print-of-python-2": "    print 'Found compiler'\n",
+    "pip-download-killed": "  Downloading https://x/torch-2.0.0-cp310-cp310-linux_x86_64.whl (1826.1 MB)\n",
     "torch-not-in-build": '  File "/tmp/pip-build-env-1/overlay/lib/setuptools/build_meta.py", line 317\n',
     "torch-not-in-uvs-build": '  File "/home/u/.cache/uv/builds-v0/.tmp1/lib/setuptools/build_meta.py", line 331\n',
     "cmake-message-not-found": "CMake Error at CMakeLists.txt:12 (message):\n",
@@ -54,6 +58,7 @@ BEFORE = {
 }
 """lines that must stand before others, where it is not a command of nvcc's"""
 BELOW = {
+    "conda-builds-not-found": "\n  - pyzmq==19.0.2=py39hb69f2a1_2",
     "declared-and-defined-differ": "\n  Hint on symbols that are defined and could potentially match:",
     "cmake-target-of-package-missing": "\n  absl::low_level_hash",
     "library-header-missing": "\n    3 | #include <foo/bar.h>",

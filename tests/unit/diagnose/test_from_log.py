@@ -103,6 +103,13 @@ def test_several_kills_are_company() -> None:
     assert (said.verdict, said.confidence) == (Verdict.PARALLEL, Confidence.MEDIUM)
 
 
+def test_one_program_that_was_too_big_has_ways_out_of_its_own() -> None:
+    """Its text knows more than the ladder does, which thinks of compilers."""
+    said = told("Solving environment: ...working... Killed")
+    assert said.verdict is Verdict.TOO_BIG
+    assert "mamba" in said.fixes[0].command
+
+
 def test_who_sent_the_kill_stays_open() -> None:
     """A SIGKILL has no sender: the alternatives stand in the evidence."""
     assert any("dmesg" in line for line in told(*edge(SIGNAL_9.format(tool="cicc"))).evidence)
