@@ -49,6 +49,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """the torch that is built against is one that pip or uv got for this build alone"""
     kernel_module: bool = False
     """a module of Linux is built, against the headers of a kernel"""
+    pip_clones: bool = False
+    """pip starts git"""
+    msvc_links: bool = False
+    """Visual Studio's linker says something, and not MinGW's or the NDK's"""
     torch_named: bool = False
     """something of torch is named"""
     isolated: bool = False
@@ -57,6 +61,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """pip builds a source distribution that it has downloaded"""
     one_at_a_time: bool = False
     """setuptools itself starts the compilers, one after the other"""
+    conda_toolkit: str = ""
+    """conda's environment, where a build takes it for CUDA's folder: its libraries are not in lib64"""
     cuda_home_list: str = ""
     """CUDA_HOME, where it holds a colon as PATH does"""
     archs: tuple[str, ...] = ()
@@ -109,6 +115,7 @@ _SAYS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[str]], ...] = tuple(
             (b":/include", b"-I:/", b":/lib64", b"-L:/"),
             r"(?:^|\s)'?-[IL](?=\S{0,400}cuda)((?![A-Za-z]:)[^\s'\\]{0,200}:[^\s'\\]{0,200})/(?:include|lib64)(?=['\s]|$)",
         ),
+        ("conda_toolkit", (b"/lib64",), r"-L(/\S{0,200}(?:conda|envs/)\S{0,200}?)/lib64\b"),
         ("python", (b"cpython-3",), r"cpython-3(\d{1,2})"),
         ("python", (b"python3.",), r"python3\.(\d{1,2})[/\s]"),
         ("python", (b"x86_64-3.", b"aarch64-3."), r"(?:x86_64|aarch64)-3\.(\d{1,2})\b"),
@@ -140,7 +147,9 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     ("apt", (b"apt-get ", b"x86_64-linux-gnu", b"aarch64-linux-gnu", b"Ubuntu", b"Debian")),
     ("conda", (b"conda3/", b"/miniconda", b"/anaconda", b"/miniforge", b"/mambaforge", b"/opt/conda/", b"conda/envs/")),
     ("torch_builds", (b"/torch/include", b"\\torch\\include", b"cpp_extension.py", b"TORCH_CUDA_ARCH_LIST")),
+    ("pip_clones", (b"git clone --filter", b"git clone --quiet", b"git clone -q")),
     ("torch_named", (b"torch",)),
+    ("msvc_links", (b"error LNK",)),
     ("cuda", (b"nvcc", b"cicc", b"ptxas", b"cudafe", b"CUDA", b".cu.o", b".cu:", b"/cuda", b"CUresult")),
     ("kernel_module", (b"/lib/modules/", b"/linux-headers-", b"CC [M]", b"DKMS make.log", b"/var/lib/dkms/")),
     ("isolated", (b"pip-build-env-", b"builds-v0", b"Installing build dependencies")),
@@ -193,8 +202,11 @@ class CaseTable:
             wheel_built="wheel_built" in self._marks,
             cuda="cuda" in self._marks,
             torch_isolated="torch_isolated" in said,
+            conda_toolkit=said.get("conda_toolkit", ""),
             cuda_home_list=said.get("cuda_home_list", ""),
             kernel_module="kernel_module" in self._marks,
+            pip_clones="pip_clones" in self._marks,
+            msvc_links="msvc_links" in self._marks,
             torch_named="torch_named" in self._marks,
             isolated="isolated" in self._marks,
             pip_downloaded="pip_downloaded" in self._marks,

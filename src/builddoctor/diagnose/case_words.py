@@ -38,6 +38,8 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "module_of_library": module if _OF_LIBRARIES.match(module := said.get("module", "")) else "",
         "module_of_project": "" if _OF_LIBRARIES.match(module) else module,
         "of_torchs": ", of torch's CUDA" if case.torch_named else " in its folder bin",
+        "msvc_linker": "Visual Studio's linker" if case.msvc_links else "",
+        "pip_clones": "pip" if case.pip_clones else "",
         "torch_named": "torch" if case.torch_named else "",
         "package_plain": re.sub(r"\Alib(?=\w)|[-_]?config\Z", "", said.get("package", "").lower().replace("_", "-")),
         "c_alone": "" if case.cuda else "C",
@@ -63,6 +65,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         if case.kernel_module
         else "a warning that this project makes an error, and that other compilers do not give",
         "torch_isolated": "a torch" if case.torch_isolated else "",
+        "conda_toolkit": case.conda_toolkit,
         "cuda_home_list": case.cuda_home_list,
         "cuda_library": (cuda_library := _cuda_library(said.get("symbol", ""))),
         "newest_is_2022": "Visual Studio 2022" if said.get("newest") == "2022" else "",
