@@ -19,6 +19,7 @@ from builddoctor.core.verdict import Fix, Verdict, Weight
 from builddoctor.core.word import Word
 from builddoctor.diagnose.log_lines import text_of
 from builddoctor.diagnose.text_forms import TextForm, pattern_of, triggers_of
+from builddoctor.diagnose.windows_commands import for_windows
 
 
 class Layer(Word):
@@ -113,8 +114,9 @@ def fixes_of(entry: Entry, captured: Iterable[tuple[str, str]], known: Mapping[s
     given = {name: value for name, value in captured if value}
     found = {**known, **given}
     quoted = {**known, **{name: shell_word(value) for name, value in given.items()}}
+    written = for_windows if known.get("on_windows") else str
     return [
-        msgspec.structs.replace(fix, text=_filled(fix.text, found), command=_filled(fix.command, quoted))
+        msgspec.structs.replace(fix, text=_filled(fix.text, found), command=written(_filled(fix.command, quoted)))
         for fix in entry.fixes
         if all(found.get(name) for name in BLANK.findall(fix.text + fix.command))
     ]
