@@ -40,6 +40,8 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "of_torchs": ", of torch's CUDA" if case.torch_named else " in its folder bin",
         "msvc_linker": "Visual Studio's linker" if case.msvc_links else "",
         "pip_clones": "pip" if case.pip_clones else "",
+        "torch_compiled": "torch" if case.torch_builds else "",
+        "package_of_any": "" if _BINARY.match(package := said.get("package", "")) else package,
         "torch_named": "torch" if case.torch_named else "",
         "package_plain": re.sub(r"\Alib(?=\w)|[-_]?config\Z", "", said.get("package", "").lower().replace("_", "-")),
         "c_alone": "" if case.cuda else "C",
@@ -86,6 +88,12 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         **_package_values(case, nvcc, said),
     }
 
+
+_BINARY = re.compile(
+    r"(?i)(?:torch|nvidia|triton|tensorflow|jax|onnx|cupy|cuda|llvmlite|numba|numpy|scipy|pandas|scikit|opencv|py(?:qt|side)"
+    r"|tokenizers|sentencepiece|xformers|bitsandbytes|vllm|faiss|open3d|mediapipe|lxml|grpcio|pyarrow)"
+)
+"""packages whose files are for one Python and system each"""
 
 _OF_LIBRARIES = re.compile(r"(?i)(?:mpi|netcdf|hdf5|pnetcdf|fftw|petsc|openacc|cudafor|mkl|omp_lib|blas95|lapack|esmf)")
 """names of Fortran modules that libraries bring"""
