@@ -147,7 +147,7 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     ("apt", (b"apt-get ", b"x86_64-linux-gnu", b"aarch64-linux-gnu", b"Ubuntu", b"Debian")),
     ("conda", (b"conda3/", b"/miniconda", b"/anaconda", b"/miniforge", b"/mambaforge", b"/opt/conda/", b"conda/envs/")),
     ("torch_builds", (b"/torch/include", b"\\torch\\include", b"cpp_extension.py", b"TORCH_CUDA_ARCH_LIST")),
-    ("pip_clones", (b"git clone --filter", b"git clone --quiet", b"git clone -q")),
+    ("pip_clones", (b"Running command git clone",)),
     ("torch_named", (b"torch",)),
     ("msvc_links", (b"error LNK",)),
     ("cuda", (b"nvcc", b"cicc", b"ptxas", b"cudafe", b"CUDA", b".cu.o", b".cu:", b"/cuda", b"CUresult")),
