@@ -55,6 +55,7 @@ BEFORE = {
     "torch-is-for-cpus-alone": '  File "/x/torch/utils/cpp_extension.py", line 404, in _check_cuda_version\n',
     "package-folder-none": '  File "/usr/lib/python3.9/importlib/_common.py", line 18, in fallback_resources\n',
     "start-file-prints": "g++ -shared -L/opt/lib -o foo.so foo.o Welcome to R!\n",
+    "cudarc-knows-no-such-cuda": "(/x/cudarc-0.19.2/build.rs:138:5:\n",
 }
 """lines that must stand before others, where it is not a command of nvcc's"""
 BELOW = {
@@ -76,6 +77,11 @@ BELOW = {
     "emscripten-symbol-undefined": "\nwarning: _popen may need to be added to EXPORTED_FUNCTIONS",
     "r-object-missing": "\n(lazy loading failed)",
     "platformio-script-failed": '\nFile "/x/.platformio/penv/lib/main.py", line 177:',
+    "glibc-too-new-for-nvcc": '\n(specification is incompatible with that of previous function "rsqrt"',
+    "cuda-arguments-refused": "\n  if (cuCtxCreate_v4(&ctx, 0, device) != CUDA_SUCCESS)",
+    "libcudacxx-type-incomplete": "\n  ::cuda::std::tuple<int&> operator()(int3& key) const",
+    "windows-macro-is-a-name": "\n  Segment(cudaStream_t s, bool small, size_t sz)",
+    "nvcc-drops-typename": "\n  133 |     using RealIdT = typename Reals::ItemIdT;",
 }
 """lines that must stand after others"""
 
