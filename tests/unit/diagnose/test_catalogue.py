@@ -44,6 +44,8 @@ BEFORE = {
     "program-of-build-ext-missing": "running build_ext\n",
     "cython-file-missing": "building 'tools._mask' extension\n",
     "zig-links-no-libc": "   zig build-exe x Debug native\n",
+    "built-part-missing": '  File "/x/setup.py", line 528, in <module>\n',
+    "source-package-incomplete": '  File "setup.py", line 352, in get_and_set_info\n',
     "r-loads-undefined-symbol": "error: unable to load shared object '/x/foo.so':\n",
     "build-script-finds-nothing": "a thread panicked at build.rs:71:13:\n",
     "windows-header-in-capitals": "x86_64-w64-mingw32-gcc -c src/opt.c\n",
