@@ -129,7 +129,7 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
         (
             *(b"-macosx-", b"/Library/Developer/", b"/opt/homebrew/", b"macosx_", b"apple-darwin", b"/Users/"),
             *(b".macosx-", b"MacOSX.platform", b"MacOSX.sdk", b"xcrun: ", b"-darwin.so", b"mach-o"),
-            *(b"/Applications/Xcode", b"/usr/local/Cellar/", b"darwin$ "),
+            *(b"/Applications/Xcode", b"/usr/local/Cellar/", b"/private/var/", b"darwin$ "),
         ),
     ),
     (

@@ -72,7 +72,9 @@ def pattern_of(form: TextForm, own: str) -> str:
     if form is TextForm.MISSING_FILE:
         there = "|".join(_NOT_THERE)
         closing = r"""(?: ?[:\uff1a] ?|['"\u2019»”] ?[:\uff1a]? ?)"""
-        return rf'{_MISSING}(?P<file>{own}){closing}(?:{there})|{_EDG} "(?P<file_2>{own})"'
+        # A copy may have lost where it was said: what is left quotes the line of the source.
+        quoted = rf"^No such file or directory {{1,9}}# ?include {{1,4}}[<\"](?P<file_3>{own})[>\"]"
+        return rf'{_MISSING}(?P<file>{own}){closing}(?:{there})|{_EDG} "(?P<file_2>{own})"|{quoted}'
     return own
 
 
