@@ -171,8 +171,8 @@ _QUOTED = {"\u00e2\u20ac\u02dc": "\u2018", "\u00e2\u20ac\u2122": "\u2019", "\u00
 _QUOTES = re.compile("|".join(_QUOTED))
 """gcc's quotes in UTF-8 that were read as Windows' own letters when a log was pasted"""
 
-_BOLD = re.compile(r"^\*\*([^*].*[^*])\*\*$|\*\*(?=(?:fatal )?error\b)|(?<=\])\*\*$")
-"""Markdown, as people mark a line in what they paste"""
+_BOLD = re.compile(r"^\*\*([^*].*[^*])\*\*$|\*\*(?=(?:fatal )?error\b)|^\*\*(?=[\w./])|(?<=[\]\d])\*\*$")
+"""Markdown, as people mark a line, or some from their first to their last, in what they paste"""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff]+")
 
