@@ -32,6 +32,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"\b[Ff]ailed to (?:build|compile|load)\b.{0,200}\b[Dd]etails:$",
         r"\b[Ss]ee (?:the )?(?:log(?: file)?|compiler (?:error )?output)(?: above)? for (?:more )?details?\b",
         r"\bfailed after \d[\d.:]{0,8} ?\w{1,12}\.?$",
+        r"\b[Ff]ailed to finish [\w ]{1,60}$",
     ),
     "pip, uv, scikit-build": (
         r"\bdid not run successfully\b",
@@ -104,7 +105,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "webpack, gem, xsltproc": (
         r"^ERROR {1,2}Failed to compile with \d",
-        r"^ERROR: Failed to build gem native extension",
+        r"^ERROR: {1,3}(?:Failed to build gem native extension|Error installing \S{1,80}:$)",
         r"^Processing terminated by xsl:message\b",
     ),
     "R": (
@@ -118,6 +119,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"^Jobs: \d{1,4} of \d{1,4} complete",
         r"^\* {1,4}(?:emake failed|\(no error message\))$",
     ),
+    "DKMS: what it tells its reporter of crashes": (r"^ERROR \(dkms apport\): ",),
     "MacPorts": (
         r"^Error: (?:See \S{1,400} for details|Follow https?://\S{1,200} |Processing of port \S{1,80} failed$)",
     ),
