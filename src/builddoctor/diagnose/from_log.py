@@ -20,20 +20,20 @@ import msgspec
 from builddoctor.core.verdict import Diagnosis, Finding, Fix, Verdict, Weight
 from builddoctor.core.word import Confidence
 from builddoctor.diagnose.catalogue import Layer, cause_of, entry_of, fixes_of, layer_of, load_catalogue
-from builddoctor.diagnose.finding_order import by_step, innermost
 from builddoctor.diagnose.gpu_memory import GpuOom, judge_gpu
 from builddoctor.diagnose.kernel_log import judge_kernel, of_a_build
 from builddoctor.diagnose.killed_compiler import NO_NAME, weigh_kill
 from builddoctor.diagnose.killed_training import builds, in_training, of_host_memory, of_training
-from builddoctor.diagnose.log_end import ends_badly, last_words
 from builddoctor.diagnose.log_facts import SOURCE, LogFacts, Survey
 from builddoctor.diagnose.log_lines import Blocks, Quote
 from builddoctor.diagnose.log_scanner import Reading, Scanner
 from builddoctor.diagnose.remedies import ladder, values
 from builddoctor.diagnose.remedy_facts import RemedyFacts
-from builddoctor.diagnose.root_line import root_line
+from builddoctor.diagnose.root_line.by_findings import root_line
+from builddoctor.diagnose.root_line.finding_order import by_step, innermost
+from builddoctor.diagnose.root_line.log_end import ends_badly, last_words
+from builddoctor.diagnose.root_line.unknown_cause import around, some_line
 from builddoctor.diagnose.system_packages import named_in_code
-from builddoctor.diagnose.unknown_cause import around, some_line
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):

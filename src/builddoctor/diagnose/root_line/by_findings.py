@@ -2,7 +2,7 @@
 
 Covers: the root line of a log whose failure some entry of the catalogue knows, if only as a wrapper or a step.
 Does *not* cover: what is the cause, or what is made of it (``diagnose.from_log``); logs in which nothing is known, and
-what else to look at (``diagnose.unknown_cause``).
+what else to look at (``root_line.unknown_cause``).
 
 Layers wrap each other: pip tells what a build hook said, that what ninja said, that what nvcc did. What only says that
 something failed is a wrapper, whoever says it; what it wraps stands above it, below it, or in what it hands on.
@@ -15,16 +15,16 @@ from collections.abc import Iterable, Sequence
 
 from builddoctor.core.verdict import Finding, Weight
 from builddoctor.diagnose.catalogue import layer_of
-from builddoctor.diagnose.finding_order import by_step, innermost
-from builddoctor.diagnose.kept_lines import KeptLines, shown
-from builddoctor.diagnose.line_words import speaks_of_failure
-from builddoctor.diagnose.log_end import CMAKE_SAID
 from builddoctor.diagnose.log_facts import LogFacts
 from builddoctor.diagnose.log_lines import Quote
 from builddoctor.diagnose.log_scanner import Reading
-from builddoctor.diagnose.reasons import NEAR, said_near
-from builddoctor.diagnose.tracebacks import CAUSED, raised
-from builddoctor.diagnose.wrappers import is_wrapper, wraps
+from builddoctor.diagnose.root_line.finding_order import by_step, innermost
+from builddoctor.diagnose.root_line.kept_lines import KeptLines, shown
+from builddoctor.diagnose.root_line.line_words import speaks_of_failure
+from builddoctor.diagnose.root_line.log_end import CMAKE_SAID
+from builddoctor.diagnose.root_line.reasons import NEAR, said_near
+from builddoctor.diagnose.root_line.tracebacks import CAUSED, raised
+from builddoctor.diagnose.root_line.wrappers import is_wrapper, wraps
 
 CHAIN = "chain-said"
 """a cause that is named below an error"""

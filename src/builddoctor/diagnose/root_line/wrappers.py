@@ -1,7 +1,8 @@
 """What only says that something failed, and never why; and where it hands on what the failing program printed. Pure.
 
 Covers: lines of wrappers, by the tool that prints them; the output of a build within that of pip, uv or cargo.
-Does *not* cover: the line that says why (``diagnose.reasons``), findings that wrap each other (``diagnose.root_line``).
+Does *not* cover: the line that says why (``root_line.reasons``), findings that wrap each other
+(``root_line.by_findings``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the cause of a failure is not known: the line to begin with, and what else of the log to look at. Pure.
 
 Covers: logs that end badly, with the root line where there is one, and with whatever stands there where there is none.
-Does *not* cover: whether a log ends badly (``diagnose.log_end``).
+Does *not* cover: whether a log ends badly (``root_line.log_end``).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from builddoctor.core.verdict import Finding, Weight
-from builddoctor.diagnose.kept_lines import KeptLines, shown
-from builddoctor.diagnose.line_words import BARE, CALLED, LACKS, MATTERS, TOOLS_OWN, speaks_of_failure
-from builddoctor.diagnose.log_end import BANNER, said_last
 from builddoctor.diagnose.log_facts import LogFacts
 from builddoctor.diagnose.log_lines import Quote
 from builddoctor.diagnose.log_scanner import Reading
-from builddoctor.diagnose.reasons import reasons, said_near
-from builddoctor.diagnose.root_line import root_line
-from builddoctor.diagnose.tracebacks import HEADER, before_traceback, raised
-from builddoctor.diagnose.wrappers import wraps
+from builddoctor.diagnose.root_line.by_findings import root_line
+from builddoctor.diagnose.root_line.kept_lines import KeptLines, shown
+from builddoctor.diagnose.root_line.line_words import BARE, CALLED, LACKS, MATTERS, TOOLS_OWN, speaks_of_failure
+from builddoctor.diagnose.root_line.log_end import BANNER, said_last
+from builddoctor.diagnose.root_line.reasons import reasons, said_near
+from builddoctor.diagnose.root_line.tracebacks import HEADER, before_traceback, raised
+from builddoctor.diagnose.root_line.wrappers import wraps
 
 LINES_NEXT = 2
 REASONS = 3

@@ -1,8 +1,8 @@
 """The line of a log that says why something failed in words that no entry of the catalogue knows. Pure.
 
 Covers: the likeliest of some lines, by what their words say; that near a line which only says that a step failed.
-Does *not* cover: kinds of words (``diagnose.line_words``), which error counts where one is known
-(``diagnose.root_line``).
+Does *not* cover: kinds of words (``root_line.line_words``), which error counts where one is known
+(``root_line.by_findings``).
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from builddoctor.core.verdict import Finding
-from builddoctor.diagnose.finding_order import innermost
-from builddoctor.diagnose.kept_lines import KeptLines, shown
-from builddoctor.diagnose.line_words import (
+from builddoctor.diagnose.log_lines import Quote
+from builddoctor.diagnose.log_scanner import Reading, failure
+from builddoctor.diagnose.root_line.finding_order import innermost
+from builddoctor.diagnose.root_line.kept_lines import KeptLines, shown
+from builddoctor.diagnose.root_line.line_words import (
     ADVISES,
     BARE,
     DEMANDS,
@@ -28,9 +30,7 @@ from builddoctor.diagnose.line_words import (
     is_command,
     tells,
 )
-from builddoctor.diagnose.log_lines import Quote
-from builddoctor.diagnose.log_scanner import Reading, failure
-from builddoctor.diagnose.wrappers import handed_on, wraps
+from builddoctor.diagnose.root_line.wrappers import handed_on, wraps
 
 NEAR = 20
 """lines that are not empty, before a build tool's own: where the reason stands, if it stands anywhere"""

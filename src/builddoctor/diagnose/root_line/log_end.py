@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 
 from builddoctor.core.verdict import Finding, Weight
 from builddoctor.diagnose.catalogue import Layer, layer_of
-from builddoctor.diagnose.kept_lines import KeptLines, shown
-from builddoctor.diagnose.line_words import ASKS, GAVE_UP, HARMLESS, NO_REASON, WORDS, ends_in_trouble
 from builddoctor.diagnose.log_lines import Quote
 from builddoctor.diagnose.log_scanner import Reading, failure
-from builddoctor.diagnose.tracebacks import raised_above_frames
+from builddoctor.diagnose.root_line.kept_lines import KeptLines, shown
+from builddoctor.diagnose.root_line.line_words import ASKS, GAVE_UP, HARMLESS, NO_REASON, WORDS, ends_in_trouble
+from builddoctor.diagnose.root_line.tracebacks import raised_above_frames
 
 BANNER = r"\W{0,6}(?:ERROR|FATAL(?: ERROR)?)\W{0,6}$"
 """of a script: what is wrong stands below it"""

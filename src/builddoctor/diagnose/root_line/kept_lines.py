@@ -1,7 +1,7 @@
 """Lines of a log that are at hand once it was read: its last ones, and those around the first step that failed. Pure.
 
 Covers: which these are, what stands above and below a line among them, one of them as a finding.
-Does *not* cover: reading a log (``diagnose.log_scanner``), what a line means (``diagnose.line_words``).
+Does *not* cover: reading a log (``diagnose.log_scanner``), what a line means (``root_line.line_words``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Covers: that something failed, is missing, is refused or demanded; that a line gives no reason; that it is a command.
 Does *not* cover: texts with a known cause (``diagnose.catalogue``), what only wraps another's error
-(``diagnose.wrappers``), which of several lines counts (``diagnose.reasons``).
+(``root_line.wrappers``), which of several lines counts (``root_line.reasons``).
 
 Each kind of words is a pattern below. Words are listed here where lines of real logs that say why something failed, or
 that do not, were taken for the other.
