@@ -78,7 +78,7 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
 # -- reading them ----------------------------------------------------------------------------------------------------
 
 
-NEAR_BLOCKS = 16
+NEAR_BLOCKS = 8
 """blocks at the beginning, and at the end, that are searched for the options of a build and what grew"""
 
 KERNEL_WORDS = (b"oom-kill", b"ut of memory: Kill", b"Killed process ", b"emory.oom.group set")
