@@ -14,13 +14,19 @@ from support.corpus import CORPUS
 from support.own_commands import own_commands, parse
 from support.told import explain
 
-LOGS = sorted(CORPUS.rglob("*.log"))
 
-
-@pytest.fixture(scope="module")
-def commands() -> set[str]:
-    """Of every log of the corpora, and of every verdict's ladder."""
-    fixes = [fix for log in LOGS for fix in explain([log.read_bytes()]).diagnosis.fixes]
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("failing", "innocent"), id="kept"),
+        pytest.param(("threads",), id="threads", marks=pytest.mark.slow),
+    ],
+)
+def commands(request: pytest.FixtureRequest) -> set[str]:
+    """Of every log of these corpora, and of every verdict's ladder."""
+    logs = sorted(log for kind in request.param for log in (CORPUS / kind).rglob("*.log"))
+    assert logs
+    fixes = [fix for log in logs for fix in explain([log.read_bytes()]).diagnosis.fixes]
     fixes += [fix for verdict in Verdict for fix in ladder(verdict, RemedyFacts())]
     return {fix.command for fix in fixes if fix.command}
 

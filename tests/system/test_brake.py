@@ -53,6 +53,7 @@ def begun(program: Program, group: MemoryCgroup, *, ends: bool = True) -> subpro
     return process
 
 
+@pytest.mark.slow
 def test_one_stands_still_until_the_other_has_ended(program: Program) -> None:
     """Together they would need more than there is. Neither is ended, by the kernel or by us, and no work is lost."""
     with memory_cgroup(4096 * MIB) as group:
@@ -76,6 +77,7 @@ def test_one_stands_still_until_the_other_has_ended(program: Program) -> None:
     assert "for a while" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_stopped(program: Program, number: signal.Signals) -> None:
     """Ctrl-C, or the death of the supervisor, while a phase stands still: all ends."""

@@ -122,6 +122,7 @@ def test_a_build_that_goes_well(program: Program) -> None:
     assert job.archive.exists()
 
 
+@pytest.mark.slow
 def test_where_time_is_up_the_next_job_goes_on(program: Program) -> None:
     """On another runner, in a fresh checkout: what was compiled is not compiled again."""
     check_out(program)

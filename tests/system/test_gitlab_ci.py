@@ -110,6 +110,7 @@ def _cut(program: Program, timeout_s: int) -> Job:
     return job
 
 
+@pytest.mark.slow
 def test_a_job_that_the_deadline_cuts_goes_on_in_its_next_run(program: Program) -> None:
     """The job's own timeout decides; what was compiled is not compiled again. 75 is what makes GitLab run it again."""
     first = _cut(program, 10)

@@ -173,6 +173,7 @@ def test_a_folder_that_may_not_be_written_is_read_and_said_so(there: bool) -> No
         shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["clear", "show"])
 def test_a_history_that_is_held_by_another_program_is_said_to_be(program: Program, command: str) -> None:
     """Nothing was cleared: that is no success with "0 units"; and what cannot be read is not said to be nothing."""

@@ -51,6 +51,7 @@ def reproduced(program: Program, *arguments: str, path: str = "") -> dict[str, o
     return dict(json.loads(done.stdout))
 
 
+@pytest.mark.slow
 @pytest.mark.needs_memcg
 def test_a_phase_too_big_leaves_its_preprocessed_source(program: Program) -> None:
     """900 MiB cannot hold it. Source and headers may go: what was kept compiles alone, with nothing but the compiler,

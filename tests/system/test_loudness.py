@@ -41,6 +41,7 @@ def test_a_verbose_build_tells_every_decision(program: Program) -> None:
     assert "] starts " not in usual
 
 
+@pytest.mark.slow
 def test_what_is_typed_behind_the_command_counts_before_what_is_set(program: Program) -> None:
     """Nearest first: behind the command, before it, the variable."""
     loud, quiet = {"BUILDDOCTOR_VERBOSE": "1"}, {"BUILDDOCTOR_QUIET": "1"}

@@ -49,6 +49,7 @@ def build(program: Program, folder: Path, trace: str) -> Path:
     return folder / trace
 
 
+@pytest.mark.slow
 def test_a_build_becomes_a_recipe_that_can_be_checked_and_shown(program: Program, tmp_path: Path) -> None:
     """Units under their places, with Ninja's targets, digests and measured phases; built twice, it has two runs."""
     folder = project(tmp_path / "project")

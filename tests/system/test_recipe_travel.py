@@ -291,6 +291,7 @@ def test_openssh_and_builddoctor_read_what_the_other_signed(program: Program, si
     assert (done.returncode, "it is one of git" in done.stderr) == (89, True)
 
 
+@pytest.mark.slow
 def test_a_checkout_brings_its_own_recipe(program: Program) -> None:
     """`build`, `plan` and `recipe list` find it there; what it would set is only said."""
     folder = program.folder / "checkout"

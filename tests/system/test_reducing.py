@@ -137,6 +137,7 @@ def test_ctrl_c_before_anything_was_made_smaller_leaves_no_folder(failed: Progra
     assert not (failed.folder / "sent").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.needs_cvise
 def test_the_time_ends_it_with_the_best_so_far(failed: Program) -> None:
     """In order, with exit code 0."""

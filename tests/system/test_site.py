@@ -44,6 +44,7 @@ class Addresses(HTMLParser):
         self.found += [value for name, value in attrs if LOADED.get(tag) == name and value]
 
 
+@pytest.mark.slow
 def test_each_page_is_built_without_a_warning(site: Path) -> None:
     """Every page of docs/ has its place; README.md of a folder is its first page."""
     docs = ROOT / "docs"
@@ -53,6 +54,7 @@ def test_each_page_is_built_without_a_warning(site: Path) -> None:
     assert {page.with_name("index.html") if page.name == "README.html" else page for page in pages} == built
 
 
+@pytest.mark.slow
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     """Scripts, pictures, fonts and styles are files of the site."""
     pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
