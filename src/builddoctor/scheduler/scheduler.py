@@ -708,8 +708,8 @@ class Scheduler:
         """To another build, whose turn it is to go on, or to processes that no gate asked for; or to a machine that has
         room for it."""
         now_s = event.at_s
-        largest = max(self._running.values(), key=lambda run: run.rss_mib, default=None)
-        if largest is not None and self._nodes and self._has_larger_place(largest.phase):
+        largest = max(self._running.values(), key=lambda run: run.rss_mib, default=None) if self._nodes else None
+        if largest is not None and self._has_larger_place(largest.phase):
             killed = self._guard.give_way(
                 KillReason.LARGER_PLACE,
                 headroom_mib=headroom_mib,
