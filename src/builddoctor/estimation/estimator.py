@@ -239,6 +239,7 @@ class LearningEstimator:
         raised_mib = min(RAISE_FACTOR * max(peak_mib, reserved_mib), LARGEST_MIB)
         self._floor_mib[key] = max(self._floor_mib.get(key, 0.0), raised_mib)
         notes, estimate = self._notes(phase.unit_id), self.estimate(phase)
+        # What lies below the bound was to be expected, and says nothing.
         if notes.teaches and peak_mib > reserved_mib and raised_mib >= estimate.reserve_mib:
             self._teach(phase, notes, raised_mib)
             estimate = self.estimate(phase)

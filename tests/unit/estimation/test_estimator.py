@@ -236,6 +236,27 @@ def test_a_kill_raises_by_half_what_was_held_or_expected(peak_mib: float, reserv
     assert estimator.estimate(phase(arch="sm_80")) != raised
 
 
+@pytest.mark.parametrize(("peak_mib", "reserved_mib", "teaches"), [(4000.0, 1000.0, True), (4000.0, 5000.0, False)])
+def test_one_that_outgrew_its_room_teaches_others(peak_mib: float, reserved_mib: float, teaches: bool) -> None:
+    """They need not be ended to learn it. One that was ended for others shows nothing."""
+    estimator = LearningEstimator()
+    before = estimator.estimate(phase(2, unit_id="u2"))
+    raised = estimator.raise_after_kill(phase(), peak_mib=peak_mib, reserved_mib=reserved_mib)
+    after = estimator.estimate(phase(2, unit_id="u2"))
+    assert raised.reserve_mib >= 6000
+    assert (after.reserve_mib > before.reserve_mib) == teaches
+    assert (after == before) != teaches
+
+
+def test_what_a_configure_step_tries_out_teaches_nothing_when_it_is_ended_either() -> None:
+    """It is like no unit of the build."""
+    estimator = LearningEstimator()
+    estimator.know("u1", teaches=False)
+    before = estimator.estimate(phase(2, unit_id="u2"))
+    estimator.raise_after_kill(phase(), peak_mib=4000.0, reserved_mib=1000.0)
+    assert estimator.estimate(phase(2, unit_id="u2")) == before
+
+
 def test_a_second_kill_never_lowers_an_estimate() -> None:
     """Later estimates of a phase that died for memory are no lower, whatever the second kill looked like."""
     estimator = LearningEstimator()
