@@ -458,7 +458,7 @@ class Scheduler:
         self._forget(phase.phase_id)
         self._thrifty.add(phase.phase_id)
         # It needs about what it was killed at: nothing is to be started beside it.
-        estimate = self._estimator.raise_after_kill(phase, peak_mib=event.peak_mib, reserved_mib=0.0)
+        estimate = self._estimator.raise_after_kill(phase, peak_mib=event.peak_mib, reserved_mib=event.peak_mib)
         self._solo.add(phase.phase_id)
         self._wait(phase, estimate, now_s, solo=True)
         return [
@@ -630,8 +630,8 @@ class Scheduler:
             budget = self._nodes.budget_mib(away.node)
             if budget < max(self._nodes.largest_mib(phase.tool), self._most_budget_mib):
                 # It was alone there, or the node has less than it said: only a larger one will do.
-                held_mib = max(event.peak_mib, budget / RAISE_FACTOR)
-                estimate = self._estimator.raise_after_kill(phase, peak_mib=held_mib, reserved_mib=estimate.reserve_mib)
+                reserved_mib = max(estimate.reserve_mib, budget / RAISE_FACTOR)
+                estimate = self._estimator.raise_after_kill(phase, peak_mib=event.peak_mib, reserved_mib=reserved_mib)
             elif event.peak_mib >= TOO_BIG_SHARE * budget:
                 verdict, size_mib = Verdict.TOO_BIG, round(event.peak_mib, 1)
                 return [GiveUp(at_s=now_s, phase_id=phase.phase_id, verdict=verdict, peak_mib=size_mib)]

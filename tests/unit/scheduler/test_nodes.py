@@ -21,6 +21,7 @@ from builddoctor.core.events import (
 )
 from builddoctor.core.phase import STORE, Outcome, PhaseKind
 from builddoctor.core.verdict import Verdict
+from builddoctor.estimation.estimator import LearningEstimator
 from builddoctor.scheduler.scheduler import MOST_STRAYED, Scheduler
 from support.schedulers import handle, scheduler_of
 from unit.builders import TableEstimator, ended, phase, sampled
@@ -173,6 +174,21 @@ def test_what_a_node_could_not_hold_goes_to_a_larger_one() -> None:
     feed(scheduler, node("large", 8000), 1.0)
     decisions = feed(scheduler, back(1, Outcome.KILLED_THERE, 1950.0, "small"), 5.0)
     assert sent(decisions) == [(1, "large")]
+
+
+def test_what_a_node_lacked_is_not_told_of_the_phase() -> None:
+    """The estimator hears what was held: others alike are judged by it."""
+    estimator = LearningEstimator()
+    scheduler = scheduler_of(estimator, slots=3, budget_mib=10.0)
+    feed(scheduler, node("small", 2000))
+    assert sent(feed(scheduler, asks(1))) == [(1, "small")]
+    feed(scheduler, node("large", 8000), 1.0)
+    alike = phase(2, unit_id="u2", portable=True, tool="cicc")
+    before = estimator.estimate(alike)
+    decisions = feed(scheduler, back(1, Outcome.KILLED_THERE, 30.0, "small"), 5.0)
+    assert [each.estimate.reserve_mib for each in decisions if isinstance(each, Requeue)] == [2000]
+    assert sent(decisions) == [(1, "large")]
+    assert estimator.estimate(alike) == before
 
 
 def test_what_the_largest_could_not_hold_is_given_up() -> None:
