@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 _PARTS = re.compile(r"( && |; )")
+_BETWEEN = {" && ": " && ", "; ": " & "}
 _EXPORT = re.compile(r"export((?: [A-Za-z_]\w*=(?:'[^'$]*'|\"[^\"$]*\"|[^\s'\"$;]*))+)\Z")
 _SETTING = re.compile(r" ([A-Za-z_]\w*)=('[^']*'|\"[^\"]*\"|\S*)")
 _REMOVED = re.compile(r"rm -rf ([\w.*-]+)\Z")
@@ -20,9 +21,9 @@ _CUDA = re.compile(
 
 def for_windows(command: str) -> str:
     """The same for cmd, where all of it that a POSIX shell alone reads is known."""
-    parts = _PARTS.split(command)[::2]
-    told = [_part(each) for each in parts]
-    return command if told == parts else " && ".join(told)
+    pieces = _PARTS.split(command)
+    told = [_part(each) if place % 2 == 0 else _BETWEEN[each] for place, each in enumerate(pieces)]
+    return command if told[::2] == pieces[::2] else "".join(told)
 
 
 def _part(command: str) -> str:

@@ -14,7 +14,7 @@ from support.told import explain
         ("export PYTHONUTF8=1", 'set "PYTHONUTF8=1"'),
         ("export A=1 B='two words'", 'set "A=1" && set "B=two words"'),
         ("rm -rf build && cmake -B build", "rmdir /s /q build && cmake -B build"),
-        ("git status --short; rm -rf build", "git status --short && rmdir /s /q build"),
+        ("git status --short; rm -rf build", "git status --short & rmdir /s /q build"),
         (
             "export CUDA_HOME=/usr/local/cuda-10.2 PATH=/usr/local/cuda-10.2/bin:$PATH",
             r'set "CUDA_HOME=C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v10.2"',
