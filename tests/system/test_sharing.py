@@ -55,13 +55,16 @@ def ended(program: Program) -> int:
 
 
 def test_two_builds_whose_phases_do_not_fit_beside_each_other_both_complete(tmp_path: Path) -> None:
-    """Three phases of 900 MiB each, twice, in 1600 MiB: nobody kills, and neither waits until the other is done."""
+    """Three phases of 390 MiB each, twice, in 800 MiB: nobody kills, and neither waits until the other is done.
+
+    As large as host code is taken to be: what outgrows that may be ended once.
+    """
     one, two = programs = two_programs(tmp_path)
     ready = tmp_path / "ready"
     ready.touch()
     for program in programs:
-        stand_in(program, f"{HOG} {HOG_MIB} 1500 {ready}")
-    with memory_cgroup(LIMIT_MIB * MIB) as group:
+        stand_in(program, f"{HOG} 390 650 {ready}")
+    with memory_cgroup(800 * MIB) as group:
         processes = [start(program, group, "a", "b", "c") for program in programs]
         for program, process in zip(programs, processes, strict=True):
             kernel_free(program, process)
