@@ -40,6 +40,8 @@ BEFORE = {
     "torch-not-in-build": '  File "/tmp/pip-build-env-1/overlay/lib/setuptools/build_meta.py", line 317\n',
     "torch-not-in-uvs-build": '  File "/home/u/.cache/uv/builds-v0/.tmp1/lib/setuptools/build_meta.py", line 331\n',
     "cmake-message-not-found": "CMake Error at CMakeLists.txt:12 (message):\n",
+    "cmake-message-asks-for-variable": "CMake Error at CMakeLists.txt:12 (message):\n",
+    "cmake-setting-requires-header": "CMake Error at CMakeLists.txt:12 (message):\n",
     "setup-raised": '  File "setup.py", line 16, in parse_keyword\n',
     "program-of-build-ext-missing": "running build_ext\n",
     "cython-file-missing": "building 'tools._mask' extension\n",
