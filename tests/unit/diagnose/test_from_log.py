@@ -1467,8 +1467,38 @@ def test_of_wrappers_alone_the_first_counts() -> None:
 
 def test_a_label_with_a_dash_is_no_error_of_its_own() -> None:
     """open-mmlab/denseflow#67: "Error -", and below it what CMake said."""
-    said = "CMake Error at cuda_compile_1_generated_heron.cu.o.RELEASE.cmake:280 (message):"
-    assert told("Error - ", "", said, "  Error generating file").root.startswith(f"line 3: {said}")
+    said = "CMake Error at CMakeLists.txt:280 (message):"
+    assert told("Error - ", "", said, "  The heron is closed").root.startswith(f"line 3: {said}")
+
+
+def test_findcuda_adds_only_the_name_of_the_file_on_which_nvcc_failed() -> None:
+    """merzlab/QUICK#326: nvcc's own words, where the log has them, say more."""
+    findcuda = (
+        "CMake Error at cuda_compile_1_generated_heron.cu.o.RELEASE.cmake:280 (message):",
+        "  Error generating file",
+    )
+    alone = told(*findcuda)
+    assert (alone.verdict, alone.root) == (Verdict.UNKNOWN, f"line 1: {findcuda[0]} Error generating file")
+    assert "one file at a time" in alone.fixes[0].text
+    assert told("nvcc speaks: the heron is not supported", *findcuda).root.startswith("line 1: ")
+
+
+def test_what_a_failed_program_printed_is_announced_and_not_said_by_its_label() -> None:
+    """huggingface/candle#1936: nothing below "# stderr"."""
+    panic = "thread 'main' panicked at /x/bindgen_cuda-0.1.4/src/lib.rs:262:21:"
+    said = 'nvcc error while executing compiling: "nvcc" "-c" "heron.cu"'
+    assert "nvcc error while executing" in told("  --- stderr", panic, said, "", "# stdout", "", "# stderr").root
+
+
+def test_the_count_of_errors_of_hip_is_no_error_of_its_own() -> None:
+    """ggml-org/llama.cpp#18396."""
+    said = "error: the heron is not supported on GFX10+"
+    assert (
+        told(
+            "FAILED: heron.o", "clang++ -x hip -c heron.cu", said, "1 error generated when compiling for gfx1100."
+        ).root
+        == f"line 3: {said}"
+    )
 
 
 @pytest.mark.parametrize("front", ["362 error ", "1751 error gyp ERR! "])

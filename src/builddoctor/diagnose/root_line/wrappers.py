@@ -28,6 +28,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"\berrored (?:out|with)\b",
         r"\bgave error exit status\b",
         r"\bhad non-zero exit status$",
+        r"^(?:#{1,4} ?)?std(?:err|out):?$",
         r"\bwas unable to build\b",
         r"^Failed executing: ",
         r"\b[Ff]ailed to (?:build|compile|load)\b.{0,200}\b[Dd]etails:$",
@@ -64,6 +65,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "CMake": (
         r"Failed to generate test project build system",
+        r"^CMake Error at \S{1,300}\.cu\.o(?:bj)?\.\S{0,60}cmake:\d{1,6} \(message\):|^Error generating(?: file)?$",
         r"\bFunction failed: \w+ \(log file is located at",
     ),
     "cargo": (
