@@ -63,6 +63,7 @@ BEFORE = {
 }
 """lines that must stand before others, where it is not a command of nvcc's"""
 BELOW = {
+    "cuda-driver-wanted-in-build": "\n(said by make: *** [Makefile:12: heron-docs] Error 127)",
     "conda-builds-not-found": "\n  - pyzmq==19.0.2=py39hb69f2a1_2",
     "declared-and-defined-differ": "\n  Hint on symbols that are defined and could potentially match:",
     "cmake-target-of-package-missing": "\n  absl::low_level_hash",
