@@ -30,6 +30,8 @@ SMALL = Entry(
 
 BEFORE = {
     "extension-source-not-here": "gcc -pthread -fPIC -I/usr/lib/torch/include -c src/ops_api.cpp -o ops_api.o\n",
+    "setup-reads-no-cuda-version": '    cuda = "".join(os.environ.get("CUDA_VERSION", default).split("."))\n',
+    "uv-concludes": "frobnicator==1.2 depends on torchvision>=0.26.0\nand vllm,\n\n",
     "setup-splits-no-flags": "    flag for flag in opt.split() if flag != '-Wstrict-prototypes'\n",
     "no-gpu-while-built": 'File "/x/torch/utils/cpp_extension.py", line 1325, in _get_cuda_arch_flags\n',
     "cmake-package-not-whole": "CMake Error at /home/x/pytorch/build/Caffe2Config.cmake:14 (include):\n",
