@@ -31,6 +31,7 @@ from builddoctor.diagnose.remedies import ladder, values
 from builddoctor.diagnose.remedy_facts import RemedyFacts
 from builddoctor.diagnose.root_line.by_findings import root_line
 from builddoctor.diagnose.root_line.finding_order import by_step, innermost
+from builddoctor.diagnose.root_line.kept_lines import KeptLines
 from builddoctor.diagnose.root_line.log_end import ends_badly, last_words
 from builddoctor.diagnose.root_line.unknown_cause import around, some_line
 from builddoctor.diagnose.system_packages import named_in_code
@@ -151,11 +152,20 @@ def _cause(reading: Reading, facts: LogFacts) -> Finding | None:
     equals the innermost layer's first."""
     for among in by_step(reading, facts):
         for weight in (Weight.SAYS, Weight.HINTS):
-            found = innermost(each for each in among if each.weight == weight)
+            found = innermost(_of_first_command([each for each in among if each.weight == weight], reading))
             if found is not None:
                 found = _asked_for(_in_package(_named(found, among), among), among)
                 return _of_the_kill(_sender(found, reading.findings), among)
     return None
+
+
+def _of_first_command(findings: Sequence[Finding], reading: Reading) -> Sequence[Finding]:
+    """Of commands that were typed one after the other, those of the first that has any: the next ones are tries."""
+    if len(findings) < 2:
+        return findings
+    first = min(each.line for each in findings)
+    next_one = next((line for line in KeptLines(reading).commands if line > first), None)
+    return findings if next_one is None else [each for each in findings if each.line < next_one]
 
 
 ANY_ERROR = "compile-error"

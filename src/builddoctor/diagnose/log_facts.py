@@ -489,7 +489,8 @@ _LOG = re.compile(
 )
 _HTML = re.compile(r"(?i)\A\W{0,8}(?:<!doctype html|<html\b)")
 _GIT_LOG = re.compile(r"(?m)^commit [0-9a-f]{7,40}\b.*\n(?:Merge: .*\n)?Author: ")
-_HEADING = re.compile(r"(?m)^#{1,4} [^\n]{1,100}$|^[^\n]{3,80}\n(?:={3,80}|-{3,80}|~{3,80})$")
+_HEADING = re.compile(r"(?m)^#{1,4} [^\n]{1,100}$|^(?!```)[^\n]{3,80}\n(?:={3,80}|-{3,80}|~{3,80})$")
+"""a title, underlined or marked; not a fence above Docker's ruler"""
 _MARKUP = re.compile(
     r"(?m)^ {0,3}(?:[-*] |\*\*|```|> |\.\. |\d\. )|::$|\[[^\]\n]{1,80}\]\([^)\n]{1,200}\)"
     r"|``[^`\n]{1,120}``|`[^`\n]{1,120}`"

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import pairwise
 
 import msgspec
 
@@ -167,22 +168,41 @@ _PASTED = re.compile(rb"\[(?:\d{1,2}(?:;\d{1,3}){0,4}m(?:\[K)?|m\[K)")
 _PASTED_LINK = re.compile(rb"\]?8;;(?:https://gcc\.gnu\.org/\S{1,160}?(?=-[fWm])|(?=\]))")
 """and gcc's links to its options"""
 
+_ENTITIES = {
+    b"&quot;": b'"',
+    b"&#34;": b'"',
+    b"&#39;": b"'",
+    b"&#x27;": b"'",
+    b"&apos;": b"'",
+    b"&lt;": b"<",
+    b"&gt;": b">",
+    b"&amp;": b"&",
+    b"&nbsp;": b" ",
+}
+"""of HTML, as a log has them that was saved from a page"""
+_ENTITY = re.compile(b"|".join(_ENTITIES))
+
 _QUOTED = {"\u00e2\u20ac\u02dc": "\u2018", "\u00e2\u20ac\u2122": "\u2019", "\u00e2\u20ac\u0153": "\u201c"}
 _QUOTES = re.compile("|".join(_QUOTED))
 """gcc's quotes in UTF-8 that were read as Windows' own letters when a log was pasted"""
 
 _BOLD = re.compile(r"^\*\*([^*].*[^*])\*\*$|\*\*(?=(?:fatal )?error\b)|^\*\*(?=[\w./])|(?<=[\]\d])\*\*$")
 """Markdown, as people mark a line, or some from their first to their last, in what they paste"""
+_CODE = re.compile(r"^`([^`]+)`$")
+"""and as they quote a single one"""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff]+")
 
-_ISO_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+_ISO_TIME = r"\d{4}(?:-\d\d-\d\d|/\d\d/\d\d)[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
 _PREFIXES = (
     rf"{_ISO_TIME} [\w.-]{{1,64}} (?:kernel|[\w./@-]{{1,64}}\[\d{{1,8}}\]): ",
     # GitHub Actions, Azure, Kubernetes, docker logs -t; GitLab's stream mark and containerd's after it
     rf"{_ISO_TIME}(?: \d\d[OE]\+?| std(?:out|err) [FP])?(?::? |$)",
     # gh run view --log: the job, the step, the time
     r"[^\t]{1,120}\t[^\t]{1,120}\t(?=\ufeff?\d{4}-\d\d-\d\dT)",
+    # Python's logging as most set it up, behind the time; and as it is where nobody did
+    r"- (?:[\w./-]{1,60} - )?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - ",
+    r"(?:DEBUG|INFO):[\w.]{1,60}:",
     r"##\[[a-z]{1,12}\]",
     r"::(?:error|warning|notice|debug)(?: [^:]{0,300})?::",
     # Mozilla's mach: minutes, seconds
@@ -197,7 +217,9 @@ _PREFIXES = (
     r"(?:\d\.\d{3}|\d\d\.\d\d|\d{3,6}\.\d|\d{1,6}\.\d{3,4}) ",
     r"=> => # ",
     # a logger that hands on what a tool said
-    r"\[(?:FATAL|ERROR|WARN|WARNING|INFO|DEBUG) {0,4}\]:? {1,8}(?=[\w./+-]{1,200}(?::\d{1,6}){0,2}: )",
+    r"\[(?:FATAL|ERROR|WARN(?:ING)?|INFO|DEBUG) {0,4}\]:? {1,8}(?=[\w./+-]{1,200}(?::\d{1,6}){0,2}: |nvcc \w{4,8} +:)",
+    # uv -v, of what a build prints
+    r"DEBUG ",
     # spack's excerpt of a log: the line's number, and which it takes for the error
     r"(?:>> \d{1,6} {2,8}|\d{1,6} {2,8}(?=@E@|error: |\w{1,80} \(ADVANCED\)$))(?:@[A-Z]@)?",
     # cargo hands on what a build script's compiler said
@@ -248,6 +270,9 @@ _PREFIXES = (
 _PREFIX = re.compile("|".join(_PREFIXES))
 MOST_PREFIXES = 6
 
+
+_NUMBERED = re.compile(rb"(?m)^[ \t]{0,8}(\d{1,7})(?:[ \t]|(?=\r?$))")
+LEAST_NUMBERED, NUMBERED_SHARE = 4, 0.9
 
 LEARNED_FROM = 200
 """lines at the beginning of a block, and as many at its end"""
@@ -303,9 +328,19 @@ def _message(line: re.Match[bytes]) -> bytes:
 
 def unwrapped(block: bytes) -> bytes:
     """A block without what its lines have around them: JSON, and what is in front of all of them (``wrapping_of``)."""
-    block = _out_of_json(block)
+    block = _without_numbers(_out_of_json(block))
     wrapping = wrapping_of(block)
     return block if wrapping is None else wrapping.sub(b"", block)
+
+
+def _without_numbers(block: bytes) -> bytes:
+    """A block without the numbers of its lines, as a copy from a viewer has them: each is the one before and one."""
+    numbers = [int(each) for each in _NUMBERED.findall(block[: LONGEST_LINE * 4])]
+    lines = sum(1 for line in block[: LONGEST_LINE * 4].splitlines() if line.strip())
+    follow = sum(after == before + 1 for before, after in pairwise(numbers))
+    if follow + 1 < max(LEAST_NUMBERED, NUMBERED_SHARE * lines):
+        return block
+    return _NUMBERED.sub(b"", block)
 
 
 def wrapping_of(block: bytes) -> re.Pattern[bytes] | None:
@@ -348,6 +383,9 @@ def _fronts(text: str) -> Iterator[str]:
 def without_sequences(text: bytes) -> bytes:
     """What a terminal would show as letters, of any number of lines."""
     text = _SEQUENCE.sub(b"", text) if b"\x1b" in text else text
+    text = text.replace(b"\xc2\xa0", b" ")
+    if b"&" in text and any(each in text for each in _ENTITIES):
+        text = _ENTITY.sub(lambda entity: _ENTITIES[entity[0]], text)
     text = _PASTED_LINK.sub(b"", text) if b"8;;" in text else text
     return _PASTED.sub(b"", text)
 
@@ -368,6 +406,8 @@ def text_of(line: bytes) -> str:
         text = text[prefix.end() :].lstrip()
     if "**" in text:
         text = _BOLD.sub(r"\1", text)
+    if text.startswith("`"):
+        text = _CODE.sub(r"\1", text)
     if text.endswith(CUT_OFF):
         text += NOT_CUT_OFF
     return text.replace("\t", " ")

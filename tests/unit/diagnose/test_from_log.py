@@ -872,7 +872,7 @@ def test_a_library_that_code_names_is_the_first_advice() -> None:
         ),
         pytest.param(
             ["INFO:moon:This does not look like a moon", 'The command "frob --all" exited with 1.'],
-            "line 1: INFO:moon:This does not look like a moon",
+            "line 1: This does not look like a moon",
             id="what a step printed last, in Travis",
         ),
         pytest.param(
@@ -1275,6 +1275,26 @@ def test_marks_of_markdown_come_off() -> None:
     bold = told("**nvcc fatal   : Unknown option '-march=native'**")
     assert bold.why == told("nvcc fatal   : Unknown option '-march=native'").why
     assert bold.verdict is Verdict.TOOLCHAIN
+    assert told("`nvcc fatal   : Unknown option '-march=native'`").why == bold.why
+
+
+def test_what_uv_puts_before_each_line_of_a_build_comes_off() -> None:
+    """SystemPanic/vllm-windows#38: uv -v."""
+    said = told(
+        "DEBUG running build_ext",
+        "DEBUG [3/138] Building CUDA object CMakeFiles/_C.dir/csrc/norm.cu.o",
+        "DEBUG FAILED: [code=2] CMakeFiles/_C.dir/csrc/norm.cu.o",
+        "DEBUG nvcc fatal   : Unknown option '-march=native'",
+    )
+    assert said.root == "line 4: nvcc fatal   : Unknown option '-march=native'"
+
+
+def test_what_people_ask_of_the_system_below_a_failure_does_not_end_the_log() -> None:
+    """What they show there went well, and is no part of the build."""
+    failed = ("(ml) me@box:~/src$ ./install.sh", "the frobnicator could not be set up: installation failed")
+    asked = ("(ml) me@box:~/src$ nvcc --version", "Cuda compilation tools, release 12.4, V12.4.131")
+    assert told(*failed, *asked).root == told(*failed).root != ""
+    assert told(*failed, *asked).verdict is Verdict.UNKNOWN
 
 
 def test_a_compilers_last_word_where_a_copy_left_out_its_errors() -> None:
@@ -1463,6 +1483,50 @@ def test_of_wrappers_alone_the_first_counts() -> None:
     )
     assert said.verdict is Verdict.UNKNOWN
     assert said.root == "line 3: installation of package 'twite' had non-zero exit status"
+
+
+def test_of_commands_that_were_typed_one_after_the_other_the_first_that_failed_counts() -> None:
+    """SystemPanic/vllm-windows#6: what was tried after it failed for itself."""
+    said = told(
+        "(p311) C:\\src\\wren>python setup.py install",
+        "RuntimeError: Unknown runtime environment",
+        "",
+        "(p311) C:\\src\\wren>cmake 'C:\\src\\my wren' -G Ninja",
+        'CMake Error: The source directory "C:/src/wren/\'C:/src/my" does not exist.',
+    )
+    assert said.root == "line 2: RuntimeError: Unknown runtime environment"
+
+
+def test_what_was_copied_from_a_web_page_is_read_as_it_was_printed() -> None:
+    """Entities of HTML, blanks that do not break."""
+    plain = told("nvcc fatal   : Unknown option '-march=native'").why
+    assert told("nvcc fatal   : Unknown option &#39;-march=native&#39;").why == plain
+    assert told("nvcc fatal\u00a0\u00a0 : Unknown option '-march=native'").why == plain
+
+
+def test_numbers_of_lines_and_what_loggers_put_before_them_come_off() -> None:
+    """As viewers copy a log, as Python's logging and Go's write one."""
+    lines = [f"[{number}/9] Building CUDA object x{number}.cu.o" for number in range(1, 9)]
+    lines.append("nvcc fatal   : Unknown option '-march=native'")
+    plain = told(*lines)
+    numbered = told(*(f"{number:>4} {line}" for number, line in enumerate(lines, 311)))
+    logged = told(*(f"2026-03-01 12:00:{number:02},123 - build - INFO - {line}" for number, line in enumerate(lines)))
+    of_go = told(*(f"2026/03/01 12:00:{number:02} {line}" for number, line in enumerate(lines)))
+    bare = told(*(f"INFO:build:{line}" for line in lines))
+    assert plain.root == "line 9: nvcc fatal   : Unknown option '-march=native'"
+    assert [each.root for each in (numbered, logged, of_go, bare)] == [plain.root] * 4
+
+
+def test_of_wrappers_alone_pips_note_is_not_the_first() -> None:
+    """facebookresearch/sam-3d-objects#89: nor is a warning of Python's."""
+    said = told(
+        " note: This error originates from a subprocess, and is likely not a problem with pip.",
+        "  ERROR: Failed building wheel for wren3d",
+        "Failed to build wren3d",
+        "/opt/site/wrapt_requests.py:71: UserWarning: Failed to patch SSL settings (unsupported version of urllib3?)",
+        "ERROR: Failed to build installable wheels for some pyproject.toml based projects (wren3d)",
+    )
+    assert said.root == "line 2: ERROR: Failed building wheel for wren3d"
 
 
 def test_a_label_with_a_dash_is_no_error_of_its_own() -> None:

@@ -16,7 +16,14 @@ from builddoctor.diagnose.log_lines import Quote
 from builddoctor.diagnose.log_scanner import Reading
 from builddoctor.diagnose.root_line.by_findings import root_line
 from builddoctor.diagnose.root_line.kept_lines import KeptLines, shown
-from builddoctor.diagnose.root_line.line_words import BARE, CALLED, LACKS, MATTERS, TOOLS_OWN, speaks_of_failure
+from builddoctor.diagnose.root_line.line_words import (
+    BARE,
+    CALLED,
+    LACKS,
+    MATTERS,
+    TOOLS_OWN,
+    speaks_of_failure,
+)
 from builddoctor.diagnose.root_line.log_end import BANNER, said_last
 from builddoctor.diagnose.root_line.reasons import reasons, said_near
 from builddoctor.diagnose.root_line.tracebacks import HEADER, before_traceback, raised
@@ -27,6 +34,8 @@ REASONS = 3
 """other lines that may be it"""
 
 _OF_NOTHING = re.compile(r"(?:Type|Attribute)Error: 'NoneType' object ")
+NOTE = "note: "
+"""pip's and compilers': what it wraps is said elsewhere"""
 _LABEL = re.compile(r"[:\uff1a]$")
 _PHASE = re.compile(r"^\* ERROR: \S{1,200} failed \(\w{1,20} phase\):$")
 """Portage: what the package itself says stands below it"""
@@ -46,8 +55,9 @@ def _any_wrong(reading: Reading) -> Finding:
     matter = (each for each in lines if MATTERS.search(each.text) and not wraps(each.text))
     last = [Quote(line=reading.lines, text=""), *lines[-1:], *said_last(lines)][-1]
     said = raised(lines) or reading.wrong or next(matter, last)
-    # Of wrappers alone: the first of them.
-    wrapper = next((each for each in lines if wraps(each.text)), said)
+    # Of wrappers alone: the first of them that is no note.
+    wrappers = [each for each in lines if wraps(each.text)]
+    wrapper = next((each for each in wrappers if not each.text.startswith(NOTE)), said)
     return shown(wrapper if wraps(said.text) and wrapper.line < said.line else said)
 
 
