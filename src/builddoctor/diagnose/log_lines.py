@@ -287,6 +287,12 @@ LEAST_TIMED = 2
 _MARK = re.compile(r"[|\]>)}»] |\ds |: ")
 CUT_OFF, NOT_CUT_OFF = "No such file or", " directory"
 """a terminal or a mail broke the line there"""
+RUN_ON = "(most recent call last): File"
+_RUN_ON = re.compile(
+    r"\(most recent call last\): File .{0,8000}? ((?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}"
+    r"(?:Error|Exception|NotFound|Exit|Timeout): .{0,2000}?)(?: \[end of output\].*| note: .*)?$"
+)
+"""a traceback whose lines ran into one when it was quoted: what it ends with"""
 _TIME = re.compile(r"(?<![\w:.])\d\d:\d\d(?!\d)")
 _TIMED = re.compile(r"(?<![\w:.])0:0")
 _NUMBER = re.compile(r"\d+")
@@ -408,6 +414,8 @@ def text_of(line: bytes) -> str:
         text = _BOLD.sub(r"\1", text)
     if text.startswith("`"):
         text = _CODE.sub(r"\1", text)
+    if RUN_ON in text and (raised := _RUN_ON.search(text)) is not None:
+        text = raised[1]
     if text.endswith(CUT_OFF):
         text += NOT_CUT_OFF
     return text.replace("\t", " ")

@@ -355,7 +355,10 @@ _QUOTED_CODE = re.compile(r"(?i)\b[a-z]:\\|replace\(|printf|\becho ")
 
 
 def _quoted_lines(text: str) -> list[str]:
-    """A line, or those that it quotes as a literal of a program: an exception's message in a list, EasyBuild's."""
+    """A line, or those that it quotes as a literal of a program: an exception's message in a list, EasyBuild's; what a
+    program on Windows printed, in no path of which both marks stand."""
+    if text.count(r"\r\n") >= LEAST_QUOTED:
+        return [each.strip() for each in text.split(r"\r\n")]
     if text.count(r"\n") < LEAST_QUOTED or _QUOTED_CODE.search(text):
         return [text]
     return [each.strip() for each in text.split(r"\n")]

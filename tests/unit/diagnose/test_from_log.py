@@ -1517,6 +1517,25 @@ def test_numbers_of_lines_and_what_loggers_put_before_them_come_off() -> None:
     assert [each.root for each in (numbered, logged, of_go, bare)] == [plain.root] * 4
 
 
+def test_a_literal_of_what_a_program_on_windows_printed_is_read_line_by_line() -> None:
+    """facebookresearch/xformers#885: what an installer's exception holds."""
+    said = told(
+        r"ProcessException: pip install failed with code 1: 'Collecting wren\r\n  running build_ext\r\n"
+        r"  building C:\new\wren\r\n  error: Microsoft Visual C++ 14.0 or greater is required.\r\n'"
+    )
+    assert said.root == "line 1: error: Microsoft Visual C++ 14.0 or greater is required."
+
+
+def test_of_a_traceback_that_ran_into_one_line_its_end_is_read() -> None:
+    """unslothai/unsloth#210: a mail or a quote lost its line feeds."""
+    said = told(
+        'Traceback (most recent call last): File "C:\\tune\\sft.py", line 14, in from wren import Model '
+        "File \"C:\\site\\wren.py\", line 3, in import triton ModuleNotFoundError: No module named 'triton'"
+    )
+    assert said.root == "line 1: ModuleNotFoundError: No module named 'triton'"
+    assert said.verdict is Verdict.PYTHON_ENV
+
+
 def test_of_wrappers_alone_pips_note_is_not_the_first() -> None:
     """facebookresearch/sam-3d-objects#89: nor is a warning of Python's."""
     said = told(
