@@ -273,6 +273,8 @@ MOST_PREFIXES = 6
 
 _NUMBERED = re.compile(rb"(?m)^[ \t]{0,8}(\d{1,7})(?:[ \t]|(?=\r?$))")
 LEAST_NUMBERED, NUMBERED_SHARE = 4, 0.9
+BEGINNING = 4096
+"""bytes of a block, some line of which has a number where all have"""
 
 LEARNED_FROM = 200
 """lines at the beginning of a block, and as many at its end"""
@@ -341,6 +343,8 @@ def unwrapped(block: bytes) -> bytes:
 
 def _without_numbers(block: bytes) -> bytes:
     """A block without the numbers of its lines, as a copy from a viewer has them: each is the one before and one."""
+    if _NUMBERED.search(block[:BEGINNING]) is None:
+        return block
     numbers = [int(each) for each in _NUMBERED.findall(block[: LONGEST_LINE * 4])]
     lines = sum(1 for line in block[: LONGEST_LINE * 4].splitlines() if line.strip())
     follow = sum(after == before + 1 for before, after in pairwise(numbers))
