@@ -35,6 +35,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     torch_cuda: str = ""
     """the CUDA that torch was compiled with"""
     python: str = ""
+    python_2: str = ""
+    """where the log names no Python 3"""
+    cudatoolkit: str = ""
+    """of version 12 or later, which conda is asked for"""
     system: System | None = None
     installer: Installer | None = None
     conda: bool = False
@@ -120,6 +124,8 @@ _SAYS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[str]], ...] = tuple(
         ("python", (b"python3.",), r"python3\.(\d{1,2})[/\s]"),
         ("python", (b"x86_64-3.", b"aarch64-3."), r"(?:x86_64|aarch64)-3\.(\d{1,2})\b"),
         ("python", (b"Python3",), r"\\Python3(\d{1,2})\\"),
+        ("python_2", (b"python2.",), r"/python(2\.\d)(?=[/\s'\"]|\Z)"),
+        ("cudatoolkit", (b"cudatoolkit=",), r"\bcudatoolkit={1,2}(1[2-9](?:\.\d{1,2}){0,2})"),
     )
 )
 
@@ -194,6 +200,8 @@ class CaseTable:
             torch=said.get("torch", ""),
             torch_cuda=_CU.sub(r"\1.\2", said.get("torch_cuda", "")),
             python=f"3.{said['python']}" if "python" in said else "",
+            python_2="" if "python" in said else said.get("python_2", ""),
+            cudatoolkit=said.get("cudatoolkit", ""),
             system=next((each for each in (System.WINDOWS, System.MACOS, System.LINUX) if each in self._marks), None),
             installer=self._installer(),
             conda="conda" in self._marks,

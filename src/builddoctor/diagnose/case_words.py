@@ -42,7 +42,20 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "pip_clones": "pip" if case.pip_clones else "",
         "torch_compiled": "torch" if case.torch_builds else "",
         "package_of_any": "" if _BINARY.match(package := said.get("package", "")) else package,
-        "torch_named": "torch" if case.torch_named else "",
+        "torch_named": "torch" if (torch := case.torch_named or "of_torch" in said) else "",
+        "no_torch_named": "" if torch else "code",
+        "wheel_built": "pip" if case.wheel_built else "",
+        "python_312": case.python if release(case.python) >= (3, 12) else "",
+        "python_venv": f"python{case.python or 3}-venv",
+        "cudatoolkit_asked": case.cudatoolkit,
+        "node_waf": "node-waf" if said.get("tool") == "node-waf" else "",
+        "gnu_only": gnu[1] if case.system is System.WINDOWS and (gnu := _OF_GNU.search(said.get("what", ""))) else "",
+        "permissive": "-fpermissive" if said.get("what", "").endswith("[-fpermissive]") else "",
+        "gcc_of_std": next((gcc for ends, gcc in _GCC_OF_STD if said.get("std", "").endswith(ends)), ""),
+        "nvcc_knows_std": nvcc if release(nvcc) >= _CUDA_OF_STD.get(said.get("std", ""), (99, 0)) else "",
+        "which_python": "Python 2 has no such thing, and its headers are taken"
+        if "since_python_3" in said
+        else "the source, or the Cython that made it, is made for an older Python than this one",
         "package_plain": re.sub(r"\Alib(?=\w)|[-_]?config\Z", "", said.get("package", "").lower().replace("_", "-")),
         "c_alone": "" if case.cuda else "C",
         "cuda_named": "CUDA" if case.cuda else "",
@@ -94,6 +107,19 @@ _BINARY = re.compile(
     r"|tokenizers|sentencepiece|xformers|bitsandbytes|vllm|faiss|open3d|mediapipe|lxml|grpcio|pyarrow)"
 )
 """packages whose files are for one Python and system each"""
+
+_GCC_OF_STD = (
+    (("+11", "+0x", "+14", "+1y"), "5"),
+    (("+17", "+1z"), "8"),
+    (("+20", "+2a"), "11"),
+    (("+23", "+2b"), "13"),
+)
+"""the gcc that compiles a standard"""
+
+_CUDA_OF_STD = {"CUDA14": (9, 0), "CUDA17": (11, 0), "CUDA20": (12, 0)}
+
+_OF_GNU = re.compile(r'"(__(?:asm__|volatile__|attribute__|restrict__|builtin_\w{1,40}|sync_\w{1,40}|int128(?:_t)?))"')
+"""names that gcc and clang have, as nvcc's front end says that they are unknown"""
 
 _OF_LIBRARIES = re.compile(r"(?i)(?:mpi|netcdf|hdf5|pnetcdf|fftw|petsc|openacc|cudafor|mkl|omp_lib|blas95|lapack|esmf)")
 """names of Fortran modules that libraries bring"""
@@ -148,6 +174,10 @@ def _torch_index(nvcc: str) -> str:
 _CAPTURED_ARCH = re.compile(r"(?:sm_|compute_)?(\d{1,2})\.?(\d)([af]?)\Z")
 
 
+_NO_NUMBER = re.compile(r"(?:sm_|compute_)(?!native|all|auto)[A-Za-z]\w*\Z")
+"""what a script wrote that got no answer of a GPU"""
+
+
 _BEFORE_TABLE = {"10": "6.5", "11": "6.5", "12": "6.5", "13": "6.5", "20": "8.0", "21": "8.0"}
 """architectures that were gone before any toolkit of the table, and the last CUDA that had them"""
 
@@ -156,6 +186,8 @@ def _arch_values(case: Case, nvcc: str, arch: str) -> dict[str, str]:
     """Of an architecture that this nvcc, or this torch, does not take."""
     spelt = _CAPTURED_ARCH.match(arch)
     known = span(Arch(int(spelt[1]), int(spelt[2]), spelt[3])) if spelt is not None else None
+    if _NO_NUMBER.match(arch):
+        return {"arch_no_number": arch, "arch_when": "", "arch_unclear": ""}
     if spelt is not None and known is None and (last := _BEFORE_TABLE.get(spelt[1] + spelt[2])):
         when = f": CUDA {last} was the last that made code for it"
         return {"arch_when": when, "arch_of_old": arch, "arch_of_old_last": last, "arch_unclear": ""}
@@ -216,7 +248,7 @@ def _arch_setting(case: Case, numbers: Iterable[str], *, ptx: bool = False) -> s
 
 def _package_values(case: Case, nvcc: str, said: Mapping[str, str]) -> dict[str, str]:
     package = package_of(said)
-    python = f"python{case.python}" if case.python else "python3"
+    python = f"python{case.python or case.python_2 or 3}"
     if case.system is System.WINDOWS:
         pip = _of_major(package.pip, nvcc.partition(".")[0]) if package is not None else ""
         return {
@@ -231,9 +263,11 @@ def _package_values(case: Case, nvcc: str, said: Mapping[str, str]) -> dict[str,
     major = nvcc.partition(".")[0]
     named, pip = (_of_major(each, major) for each in (getattr(package, installer, ""), package.pip))
     conda = case.conda and package.conda
+    beside = package.folder if installer is Installer.APT and "file" in said else ""
+    folder = f" && export CPATH={beside}:$CPATH" if beside else ""
     return {
         "library_name": package.name,
-        "library_install": f"{INSTALLS[installer]}{named}" if named else "",
+        "library_install": f"{INSTALLS[installer]}{named}{folder}" if named else "",
         "library_conda": f"conda install -c conda-forge {package.conda}" if conda else "",
         "library_pip": f"pip install {pip}" if pip else "",
         **values,

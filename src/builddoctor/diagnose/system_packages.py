@@ -42,6 +42,8 @@ class SystemPackage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """a pattern of the programs that it brings"""
     code: str = ""
     """a pattern of its names in sources, and of its headers' folders, as compilers and linkers quote them"""
+    folder: str = ""
+    """Debian's folder of its headers, where the compiler does not look there by itself"""
     apt: str = ""
     dnf: str = ""
     apk: str = ""

@@ -35,6 +35,10 @@ def case_of(text: str) -> Case:
         ("Collecting torch==2.4.1+cu121", "torch_cuda", "12.1"),
         ("PyTorch (11.8). Please make sure to use the same CUDA versions.", "torch_cuda", "11.8"),
         ("/venv/lib/python3.11/site-packages/torch/include", "python", "3.11"),
+        ("gcc -I/usr/include/python2.6 -c _crack.c", "python_2", "2.6"),
+        ("/usr/lib/python3/x.py -I/usr/include/python3.8/ -I/usr/include/python2.7", "python_2", ""),
+        ("  - cudatoolkit=12.1*", "cudatoolkit", "12.1"),
+        ("  - cudatoolkit=11.3", "cudatoolkit", ""),
         ("clang -arch arm64 -I/Users/u/x -o build/temp.macosx-12-arm64-cpython-310/x.o", "system", System.MACOS),
         (r"C:\Users\u\x.cu(3): error C2059: syntax error", "system", System.WINDOWS),
         ("x86_64-redhat-linux-gcc -c /home/u/x.c", "installer", Installer.DNF),
@@ -144,6 +148,39 @@ def test_a_package_is_named_as_the_system_names_it() -> None:
     cudnn = [("file", "cudnn.h")]
     assert case_values(Case(nvcc="12.4"), cudnn)["library_pip"] == "pip install nvidia-cudnn-cu12"
     assert case_values(Case(), cudnn)["library_pip"] == ""
+
+
+def test_debians_folder_of_headers_is_named_where_the_compiler_does_not_look() -> None:
+    """Not of a library that the linker misses, nor for another distribution."""
+    said = [("file", "Eigen/Sparse")]
+    installed = "apt-get install libeigen3-dev && export CPATH=/usr/include/eigen3:$CPATH"
+    assert case_values(Case(), said)["library_install"] == installed
+    assert case_values(Case(installer=Installer.DNF), said)["library_install"] == "dnf install eigen3-devel"
+    assert case_values(Case(), [("package", "Eigen3")])["library_install"] == "apt-get install libeigen3-dev"
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "value"),
+    [
+        (("arch", "compute_N"), "arch_no_number", "compute_N"),
+        (("std", "c++17"), "gcc_of_std", "8"),
+        (("std", "gnu++2a"), "gcc_of_std", "11"),
+        (("std", "CUDA20"), "nvcc_knows_std", "12.4"),
+        (("std", "CUDA23"), "nvcc_knows_std", ""),
+        (("tool", "node-waf"), "node_waf", "node-waf"),
+        (("what", "invalid conversion from 'int' to 'x' [-fpermissive]"), "permissive", "-fpermissive"),
+        (("what", 'identifier "__asm__" is undefined'), "gnu_only", "__asm__"),
+        (("of_torch", "RuntimeError: CUDA error"), "torch_named", "torch"),
+    ],
+)
+def test_what_follows_from_what_a_line_says(said: tuple[str, str], name: str, value: str) -> None:
+    """With nvcc 12.4, on Windows."""
+    assert case_values(Case(nvcc="12.4", system=System.WINDOWS), [said])[name] == value
+
+
+def test_an_architecture_with_a_name_is_not_one_without_a_number() -> None:
+    """An old nvcc does not know `native`."""
+    assert "arch_no_number" not in case_values(Case(), [("arch", "compute_native")])
 
 
 def test_the_package_of_a_program_has_another_name() -> None:
