@@ -42,6 +42,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     system: System | None = None
     installer: Installer | None = None
     conda: bool = False
+    sudo: bool = False
+    """the build was started by it"""
     torch_builds: bool = False
     """torch's own build code compiles: it reads TORCH_CUDA_ARCH_LIST"""
     cmake_builds: bool = False
@@ -152,6 +154,10 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     ("pacman", (b"pacman -S", b"x86_64-pc-linux-gnu/1", b"makepkg")),
     ("apt", (b"apt-get ", b"x86_64-linux-gnu", b"aarch64-linux-gnu", b"Ubuntu", b"Debian")),
     ("conda", (b"conda3/", b"/miniconda", b"/anaconda", b"/miniforge", b"/mambaforge", b"/opt/conda/", b"conda/envs/")),
+    (
+        "sudo",
+        (b"$ sudo ", b"# sudo ", b"> sudo ", b"sudo python", b"sudo pip", b"sudo sh ", b"sudo bash ", b"sudo make"),
+    ),
     ("torch_builds", (b"/torch/include", b"\\torch\\include", b"cpp_extension.py", b"TORCH_CUDA_ARCH_LIST")),
     ("pip_clones", (b"Running command git clone",)),
     ("torch_named", (b"torch",)),
@@ -205,6 +211,7 @@ class CaseTable:
             system=next((each for each in (System.WINDOWS, System.MACOS, System.LINUX) if each in self._marks), None),
             installer=self._installer(),
             conda="conda" in self._marks,
+            sudo="sudo" in self._marks,
             torch_builds="torch_builds" in self._marks,
             cmake_builds="cmake_builds" in self._marks,
             wheel_built="wheel_built" in self._marks,

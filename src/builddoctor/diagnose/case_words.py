@@ -45,6 +45,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "torch_named": "torch" if (torch := case.torch_named or "of_torch" in said) else "",
         "no_torch_named": "" if torch else "code",
         "wheel_built": "pip" if case.wheel_built else "",
+        "under_sudo": "sudo" if case.sudo else "",
         "python_312": case.python if release(case.python) >= (3, 12) else "",
         "python_venv": f"python{case.python or 3}-venv",
         "cudatoolkit_asked": case.cudatoolkit,

@@ -38,6 +38,8 @@ def case_of(text: str) -> Case:
         ("gcc -I/usr/include/python2.6 -c _crack.c", "python_2", "2.6"),
         ("/usr/lib/python3/x.py -I/usr/include/python3.8/ -I/usr/include/python2.7", "python_2", ""),
         ("  - cudatoolkit=12.1*", "cudatoolkit", "12.1"),
+        ("$ sudo sh build.sh", "sudo", True),
+        ("$ sudo apt-get install g++", "sudo", False),
         ("  - cudatoolkit=11.3", "cudatoolkit", ""),
         ("clang -arch arm64 -I/Users/u/x -o build/temp.macosx-12-arm64-cpython-310/x.o", "system", System.MACOS),
         (r"C:\Users\u\x.cu(3): error C2059: syntax error", "system", System.WINDOWS),
