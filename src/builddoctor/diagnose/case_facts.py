@@ -37,6 +37,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     python: str = ""
     python_2: str = ""
     """where the log names no Python 3"""
+    cub_folder: str = ""
+    """a CUB of its own on the include path"""
     cudatoolkit: str = ""
     """of version 12 or later, which conda is asked for"""
     system: System | None = None
@@ -127,6 +129,7 @@ _SAYS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[str]], ...] = tuple(
         ("python", (b"x86_64-3.", b"aarch64-3."), r"(?:x86_64|aarch64)-3\.(\d{1,2})\b"),
         ("python", (b"Python3",), r"\\Python3(\d{1,2})\\"),
         ("python_2", (b"python2.",), r"/python(2\.\d)(?=[/\s'\"]|\Z)"),
+        ("cub_folder", (b"/cub-",), r"-I(/\S{0,200}/cub-\d[\w.]{0,10})(?=[\s'\"]|\Z)"),
         ("cudatoolkit", (b"cudatoolkit=",), r"\bcudatoolkit={1,2}(1[2-9](?:\.\d{1,2}){0,2})"),
     )
 )
@@ -154,10 +157,7 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     ("pacman", (b"pacman -S", b"x86_64-pc-linux-gnu/1", b"makepkg")),
     ("apt", (b"apt-get ", b"x86_64-linux-gnu", b"aarch64-linux-gnu", b"Ubuntu", b"Debian")),
     ("conda", (b"conda3/", b"/miniconda", b"/anaconda", b"/miniforge", b"/mambaforge", b"/opt/conda/", b"conda/envs/")),
-    (
-        "sudo",
-        (b"$ sudo ", b"# sudo ", b"> sudo ", b"sudo python", b"sudo pip", b"sudo sh ", b"sudo bash ", b"sudo make"),
-    ),
+    ("sudo", (b"sudo python", b"sudo -H p", b"sudo pip", b"sudo sh ", b"sudo bash ", b"sudo make", b"sudo ./")),
     ("torch_builds", (b"/torch/include", b"\\torch\\include", b"cpp_extension.py", b"TORCH_CUDA_ARCH_LIST")),
     ("pip_clones", (b"Running command git clone",)),
     ("torch_named", (b"torch",)),
@@ -207,6 +207,7 @@ class CaseTable:
             torch_cuda=_CU.sub(r"\1.\2", said.get("torch_cuda", "")),
             python=f"3.{said['python']}" if "python" in said else "",
             python_2="" if "python" in said else said.get("python_2", ""),
+            cub_folder=said.get("cub_folder", ""),
             cudatoolkit=said.get("cudatoolkit", ""),
             system=next((each for each in (System.WINDOWS, System.MACOS, System.LINUX) if each in self._marks), None),
             installer=self._installer(),

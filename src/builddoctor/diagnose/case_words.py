@@ -48,6 +48,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "under_sudo": "sudo" if case.sudo else "",
         "python_312": case.python if release(case.python) >= (3, 12) else "",
         "python_venv": f"python{case.python or 3}-venv",
+        "cub_folder": case.cub_folder,
         "cudatoolkit_asked": case.cudatoolkit,
         "node_waf": "node-waf" if said.get("tool") == "node-waf" else "",
         "gnu_only": gnu[1] if case.system is System.WINDOWS and (gnu := _OF_GNU.search(said.get("what", ""))) else "",
