@@ -15,6 +15,7 @@ _PARTS = re.compile(r"""((?:[^'";&]|'[^']*'|"[^"]*"|&(?!&)|;(?! ))+?)( && |; |\Z
 _BETWEEN = {" && ": " && ", "; ": " & ", "": ""}
 _EXPORT = re.compile(r"export((?: [A-Za-z_]\w*=(?:'[^'$]*'|\"[^\"$]*\"|[^\s'\"$;]*))+)\Z")
 _SETTING = re.compile(r" ([A-Za-z_]\w*)=('[^']*'|\"[^\"]*\"|\S*)")
+_TOOLKIT, _TOOLKITS_NVCC = '"${CUDA_HOME:-/usr/local/cuda}"', '"${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"'
 _REMOVED = re.compile(r"rm -rf ([\w.*-]+)\Z")
 _CUDA = re.compile(
     r"export CUDA_HOME=/usr/local/cuda(?:-(?P<version>\d{1,2}\.\d))?"
@@ -31,7 +32,13 @@ _ASKS_GPU = re.compile(r"export TORCH_CUDA_ARCH_LIST=\"\$\(nvidia-smi [^$]*\)\"\
 _LISTED = re.compile(r"ls -ld? (?P<file>'[^'$%]*'|[\w.:\\/-]+)\Z")
 _FOUND = re.compile(r"""find \. -name "\$\(basename (?:[^\s'"$]*[/\\])?(?P<name>[^\s'"$/\\]+)\)"\Z""")
 _SHOWN = re.compile(r"head -c \d+ (?P<file>'[^'$%]*'|[\w.:\\/-]+)\Z")
-_QUOTED = re.compile(r"'([^'\"$%`]*)'")
+_GREPPED = re.compile(
+    r"grep -(?P<how>rnE|rn|n|rnF) (?:-e )?(?P<quote>['\"]?)(?P<text>[^'\"$|]+)(?P=quote)"
+    r"(?P<globs>(?: --include='?[\w.*-]+'?)*) (?P<where>[\w./\\-]+)\Z"
+)
+_PIPED = re.compile(r" \| grep (?P<how>-[iFE]+ )?(?P<quote>['\"]?)(?P<text>[\w.+-]+)(?P=quote)\Z")
+_QUOTED = re.compile(r""""[^"]*"|'(?P<text>[^'"$%`]*)'""")
+"""of both kinds: one within the other is none"""
 _OF_UNIX = re.compile(
     r"(?:ls|grep|sed|find|cat|env|head|tail|file|sudo|apt-get|df|free|uname|ulimit|chmod|ldd|export|source)\b"
 )
@@ -40,11 +47,12 @@ _PLAIN = re.compile(r"""[\w.+/\\-]+(?: (?:[\w.,:;=+@<>%~\\/-]+|"[^"$`]*"))*\Z"""
 
 def for_windows(command: str) -> str:
     """The same for cmd, where all of it that a POSIX shell alone reads is known."""
-    pieces = _PARTS.findall(command)
-    if "".join(part + between for part, between in pieces) != command:
+    given = command.replace(_TOOLKITS_NVCC, r'"%CUDA_PATH%\bin\nvcc.exe"').replace(_TOOLKIT, '"%CUDA_PATH%"')
+    pieces = _PARTS.findall(given)
+    if "".join(part + between for part, between in pieces) != given:
         return command
     told = [_part(part) for part, _ in pieces]
-    if told == [part for part, _ in pieces] and not all(map(_is_plain, told)):
+    if told == [part for part, _ in pieces] and given == command and not all(map(_is_plain, told)):
         return command
     return "".join(part + _BETWEEN[between] for part, (_, between) in zip(told, pieces, strict=True))
 
@@ -96,12 +104,33 @@ def _of_looking(command: str) -> str:
         return f'type "{_unquoted(shown["file"])}" | more'
     if (removed := _REMOVED.match(command)) is not None:
         return f"rmdir /s /q {removed[1]}"
+    return _of_searching(command)
+
+
+def _of_searching(command: str) -> str:
+    """findstr in the place of grep, where the pattern is a plain text."""
+    if (grepped := _GREPPED.match(command)) is not None:
+        text = grepped["text"] if grepped["how"] == "rnF" else re.sub(r"\\(\W)", r"\1", grepped["text"])
+        start = " /b" * text.startswith("^")
+        text = text.removeprefix("^")
+        plain = not re.search(r"(?<!\\)[][*+?(){}^$]", grepped["text"].removeprefix("^"))
+        globs = re.findall(r"--include='?([\w.*-]+)", grepped["globs"])
+        if plain and (globs or grepped["where"] != "."):
+            return f'findstr /n{" /s" * bool(globs)}{start} /c:"{text}" {" ".join(globs) or grepped["where"]}'
+    piped = _PIPED.search(command)
+    if piped is not None and "$" not in command and not _OF_UNIX.match(command):
+        case = "/i " if "i" in (piped["how"] or "") else ""
+        return f'{_with_quotes(command[: piped.start()])} | findstr {case}"{piped["text"]}"'
     return ""
 
 
 def _with_quotes(command: str) -> str:
     command = command.replace('"$CUDA_HOME/bin/nvcc"', r'"%CUDA_HOME%\bin\nvcc"')
-    return command if _OF_UNIX.match(command) or "$" in command else _QUOTED.sub(r'"\1"', command)
+    return command if _OF_UNIX.match(command) or "$" in command else _QUOTED.sub(_doubly, command)
+
+
+def _doubly(quoted: re.Match[str]) -> str:
+    return quoted[0] if quoted["text"] is None else f'"{quoted["text"]}"'
 
 
 def _unquoted(value: str) -> str:

@@ -29,6 +29,24 @@ from support.told import explain
         ),
         ("unset CUB_HOME; env | grep -E 'CPATH|INCLUDE'", 'set "CUB_HOME=" & set | findstr "CPATH INCLUDE"'),
         ('find . -name "$(basename ../a/b.h)"; git status', "dir /s /b b.h & git status"),
+        (
+            'export CUDACXX="${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; rm -rf build',
+            r'set "CUDACXX=%CUDA_PATH%\bin\nvcc.exe" & rmdir /s /q build',
+        ),
+        (
+            'rm -rf build && cmake -B build -DCUDAToolkit_ROOT="${CUDA_HOME:-/usr/local/cuda}"',
+            'rmdir /s /q build && cmake -B build -DCUDAToolkit_ROOT="%CUDA_PATH%"',
+        ),
+        ("go version; grep -n '^go ' go.mod", 'go version & findstr /n /b /c:"go " go.mod'),
+        (
+            r"grep -rnE '\.type\(\)' --include='*.cu' --include='*.h' .",
+            'findstr /n /s /c:".type()" *.cu *.h',
+        ),
+        ("grep -rnE '(sm|compute)_[12]' --include=setup.py .", "grep -rnE '(sm|compute)_[12]' --include=setup.py ."),
+        (
+            "pip show torch | grep -i requires; pip install triton",
+            'pip show torch | findstr /i "requires" & pip install triton',
+        ),
         ("env | grep -i _proxy", 'set | findstr /I "_proxy"'),
         ('type -a nvcc; echo "$CUDA_HOME"', "where nvcc & echo %CUDA_HOME%"),
         ("python3 -m venv .venv && . .venv/bin/activate", r"python -m venv .venv && .venv\Scripts\activate"),
