@@ -128,6 +128,8 @@ _SAYS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[str]], ...] = tuple(
         ("python", (b"python3.",), r"python3\.(\d{1,2})[/\s]"),
         ("python", (b"x86_64-3.", b"aarch64-3."), r"(?:x86_64|aarch64)-3\.(\d{1,2})\b"),
         ("python", (b"Python3",), r"\\Python3(\d{1,2})\\"),
+        # Not an end of a line in what Python wrote as it is in a source: 'failed:\\n'.
+        ("drive", (b":\\",), r"(?:(?<![A-Za-z])|(?<=-I)|(?<=-L))([A-Za-z]):\\"),
         ("python_2", (b"python2.",), r"/python(2\.\d)(?=[/\s'\"]|\Z)"),
         ("cub_folder", (b"/cub-",), r"-I(/\S{0,200}/cub-\d[\w.]{0,10})(?=[\s'\"]|\Z)"),
         ("cudatoolkit", (b"cudatoolkit=",), r"\bcudatoolkit={1,2}(1[2-9](?:\.\d{1,2}){0,2})"),
@@ -146,8 +148,8 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     (
         "windows",
         (
-            *(b":\\Program Files", b":\\Users\\", b"\\Microsoft Visual Studio\\", b":\\"),
-            *(b"win-amd64", b"win_amd64", b"/win-64"),
+            *(b":\\Program Files", b":\\Users\\", b"\\Microsoft Visual Studio\\"),
+            *(b".win-amd64", b"-win-amd64", b"-win_amd64", b" win_amd64", b"'win_amd64", b"/win-64"),
             *(b"C:/Program Files", b"C:/PROGRA~", b" C:/", b" c:/", b" D:/", b'"C:/', b'"D:/', b"'C:/", b"'D:/"),
         ),
     ),
@@ -199,6 +201,7 @@ class CaseTable:
     def found(self) -> Case:
         """What all of them said."""
         said = self._found
+        marks = self._marks | ({"windows"} if "drive" in self._found else set())
         return Case(
             nvcc=said.get("nvcc", ""),
             nvcc_at=said.get("nvcc_at", ""),
@@ -209,7 +212,7 @@ class CaseTable:
             python_2="" if "python" in said else said.get("python_2", ""),
             cub_folder=said.get("cub_folder", ""),
             cudatoolkit=said.get("cudatoolkit", ""),
-            system=next((each for each in (System.WINDOWS, System.MACOS, System.LINUX) if each in self._marks), None),
+            system=next((each for each in (System.WINDOWS, System.MACOS, System.LINUX) if each in marks), None),
             installer=self._installer(),
             conda="conda" in self._marks,
             sudo="sudo" in self._marks,
@@ -231,7 +234,7 @@ class CaseTable:
         )
 
     def _installer(self) -> Installer | None:
-        if "windows" in self._marks:
+        if "windows" in self._marks or "drive" in self._found:
             return None
         if "macos" in self._marks:
             return Installer.BREW

@@ -201,6 +201,11 @@ def test_the_package_of_a_program_has_another_name() -> None:
         ('Can\'t exec "aclocal" at /usr/local/Cellar/autoconf/2.69/share/x.pm line 326.', System.MACOS),
         ("gave /Applications/Xcode_15.2.app/Contents/Developer", System.MACOS),
         ("export SRC:/usr/include; see https://example.org/a", System.LINUX),
+        ("/usr/bin/go build -o dist/lint_darwin_amd64_v1/lint", System.LINUX),
+        ("creating build/temp.win-amd64-3.8", System.WINDOWS),
+        (r"make failed with output:\n/usr/bin/make[1]: Entering", System.LINUX),
+        (r"F:\Comfy\python_embeded>python -m pip install", System.WINDOWS),
+        (r"cl -IE:\conda\include -c x.cpp", System.WINDOWS),
     ],
 )
 def test_the_system_is_told_by_its_paths(line: str, system: System) -> None:
