@@ -149,10 +149,13 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
         "windows",
         (
             *(b":\\Program Files", b":\\Users\\", b"\\Microsoft Visual Studio\\"),
-            *(b".win-amd64", b"-win-amd64", b"-win_amd64", b" win_amd64", b"'win_amd64", b"/win-64"),
+            *(b".win-amd64", b"-win-amd64", b" win_amd64", b"'win_amd64", b"/win-64"),
             *(b"C:/Program Files", b"C:/PROGRA~", b" C:/", b" c:/", b" D:/", b'"C:/', b'"D:/', b"'C:/", b"'D:/"),
         ),
     ),
+    # A list of a release's wheels names those of all systems.
+    ("wheel_for_windows", (b"-win_amd64",)),
+    ("wheel_for_linux", (b"linux_x86_64", b"linux_aarch64", b"manylinux")),
     ("linux", (b"/usr/", b"/home/", b"linux-gnu", b"linux-x86_64", b"linux_x86_64")),
     ("apk", (b"-alpine-", b"alpine-linux", b"apk add", b"-musl")),
     ("dnf", (b"-redhat-linux", b"dnf install", b"yum install", b"manylinux_", b"/usr/lib64/", b"/usr/local/lib64/")),
@@ -201,7 +204,7 @@ class CaseTable:
     def found(self) -> Case:
         """What all of them said."""
         said = self._found
-        marks = self._marks | ({"windows"} if "drive" in self._found else set())
+        marks = self._marks | ({"windows"} if self._on_windows() else set())
         return Case(
             nvcc=said.get("nvcc", ""),
             nvcc_at=said.get("nvcc_at", ""),
@@ -233,8 +236,12 @@ class CaseTable:
             archs=self._archs,
         )
 
+    def _on_windows(self) -> bool:
+        wheel = "wheel_for_windows" in self._marks and "wheel_for_linux" not in self._marks
+        return wheel or "windows" in self._marks or "drive" in self._found
+
     def _installer(self) -> Installer | None:
-        if "windows" in self._marks or "drive" in self._found:
+        if self._on_windows():
             return None
         if "macos" in self._marks:
             return Installer.BREW

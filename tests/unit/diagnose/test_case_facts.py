@@ -203,6 +203,8 @@ def test_the_package_of_a_program_has_another_name() -> None:
         ("export SRC:/usr/include; see https://example.org/a", System.LINUX),
         ("/usr/bin/go build -o dist/lint_darwin_amd64_v1/lint", System.LINUX),
         ("creating build/temp.win-amd64-3.8", System.WINDOWS),
+        ("tests solver-1.2-cp310-cp310-win_amd64.whl against a tag", System.WINDOWS),
+        ("solver-1.2-cp310-cp310-linux_x86_64.whl, solver-1.2-cp310-cp310-win_amd64.whl", System.LINUX),
         (r"make failed with output:\n/usr/bin/make[1]: Entering", System.LINUX),
         (r"F:\Comfy\python_embeded>python -m pip install", System.WINDOWS),
         (r"cl -IE:\conda\include -c x.cpp", System.WINDOWS),
