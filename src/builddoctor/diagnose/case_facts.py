@@ -46,6 +46,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     conda: bool = False
     sudo: bool = False
     """the build was started by it"""
+    bazel: bool = False
+    mac_r: bool = False
+    """an extension of R for macOS is linked"""
     torch_builds: bool = False
     """torch's own build code compiles: it reads TORCH_CUDA_ARCH_LIST"""
     cmake_builds: bool = False
@@ -150,7 +153,19 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
         (
             *(b":\\Program Files", b":\\Users\\", b"\\Microsoft Visual Studio\\"),
             *(b".win-amd64", b"-win-amd64", b" win_amd64", b"'win_amd64", b"/win-64"),
-            *(b"C:/Program Files", b"C:/PROGRA~", b" C:/", b" c:/", b" D:/", b'"C:/', b'"D:/', b"'C:/", b"'D:/"),
+            b"but you're on Windows",
+            *(
+                b"C:/Program Files",
+                b"C:/PROGRA~",
+                b"C:/Users/",
+                b" C:/",
+                b" c:/",
+                b" D:/",
+                b'"C:/',
+                b'"D:/',
+                b"'C:/",
+                b"'D:/",
+            ),
         ),
     ),
     # A list of a release's wheels names those of all systems.
@@ -163,6 +178,8 @@ _MARKS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     ("apt", (b"apt-get ", b"x86_64-linux-gnu", b"aarch64-linux-gnu", b"Ubuntu", b"Debian")),
     ("conda", (b"conda3/", b"/miniconda", b"/anaconda", b"/miniforge", b"/mambaforge", b"/opt/conda/", b"conda/envs/")),
     ("sudo", (b"sudo python", b"sudo -H p", b"sudo pip", b"sudo sh ", b"sudo bash ", b"sudo make", b"sudo ./")),
+    ("bazel", (b"bazel build", b"bazel test", b"bazel run", b"bazel-out/")),
+    ("mac_r", (b"/R.framework", b"-framework R ")),
     ("torch_builds", (b"/torch/include", b"\\torch\\include", b"cpp_extension.py", b"TORCH_CUDA_ARCH_LIST")),
     ("pip_clones", (b"Running command git clone",)),
     ("torch_named", (b"torch",)),
@@ -219,6 +236,8 @@ class CaseTable:
             installer=self._installer(),
             conda="conda" in self._marks,
             sudo="sudo" in self._marks,
+            bazel="bazel" in self._marks,
+            mac_r="mac_r" in self._marks,
             torch_builds="torch_builds" in self._marks,
             cmake_builds="cmake_builds" in self._marks,
             wheel_built="wheel_built" in self._marks,

@@ -50,6 +50,11 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "python_venv": f"python{case.python or 3}-venv",
         "cub_folder": case.cub_folder,
         "cudatoolkit_asked": case.cudatoolkit,
+        "in_bazel": "Bazel" if case.bazel and "gcc_part" in said else "",
+        "r_gfortran": "R for macOS" if case.mac_r and _OF_GFORTRAN.match(said.get("library", "")) else "",
+        "free_threaded_library": library if re.match(r"python3\d{2}t", library := said.get("library", "")) else "",
+        "blas_symbol": symbol if _OF_BLAS.match(symbol := said.get("symbol", "")) else "",
+        "empty_before": empty[1] if (empty := _EMPTY_BEFORE.search(said.get("what", ""))) else "",
         "node_waf": "node-waf" if said.get("tool") == "node-waf" else "",
         "gnu_only": gnu[1] if case.system is System.WINDOWS and (gnu := _OF_GNU.search(said.get("what", ""))) else "",
         "permissive": "-fpermissive" if said.get("what", "").endswith("[-fpermissive]") else "",
@@ -122,6 +127,15 @@ _CUDA_OF_STD = {"CUDA14": (9, 0), "CUDA17": (11, 0), "CUDA20": (12, 0)}
 
 _OF_GNU = re.compile(r'"(__(?:asm__|volatile__|attribute__|restrict__|builtin_\w{1,40}|sync_\w{1,40}|int128(?:_t)?))"')
 """names that gcc and clang have, as nvcc's front end says that they are unknown"""
+
+_OF_GFORTRAN = re.compile(r"-l(?:gfortran|quadmath)\Z")
+
+_OF_BLAS = re.compile(
+    r"_?(?:cblas_[sdcz]\w{2,8}|[sdcz](?:gemm|gemv|axpy|dot|scal|nrm2|potrf|getrf|gesv|syev|gesdd)_?)\Z"
+)
+
+_EMPTY_BEFORE = re.compile(r"expected expression before .(<<|>>|==|\|\|?|%). token")
+"""operators that want something before them, and that begin nothing"""
 
 _OF_LIBRARIES = re.compile(r"(?i)(?:mpi|netcdf|hdf5|pnetcdf|fftw|petsc|openacc|cudafor|mkl|omp_lib|blas95|lapack|esmf)")
 """names of Fortran modules that libraries bring"""

@@ -173,11 +173,28 @@ def test_debians_folder_of_headers_is_named_where_the_compiler_does_not_look() -
         (("what", "invalid conversion from 'int' to 'x' [-fpermissive]"), "permissive", "-fpermissive"),
         (("what", 'identifier "__asm__" is undefined'), "gnu_only", "__asm__"),
         (("of_torch", "RuntimeError: CUDA error"), "torch_named", "torch"),
+        (("library", "python313t.lib"), "free_threaded_library", "python313t.lib"),
+        (("library", "python313.lib"), "free_threaded_library", ""),
+        (("symbol", "_dgemm_"), "blas_symbol", "_dgemm_"),
+        (("symbol", "_dgemm_of_mine"), "blas_symbol", ""),
+        (("what", "expected expression before '<<' token"), "empty_before", "<<"),
+        (("what", "expected expression before '>' token"), "empty_before", ""),
+        (("gcc_part", "cc1"), "in_bazel", ""),
+        (("library", "-lgfortran"), "r_gfortran", ""),
     ],
 )
 def test_what_follows_from_what_a_line_says(said: tuple[str, str], name: str, value: str) -> None:
     """With nvcc 12.4, on Windows."""
     assert case_values(Case(nvcc="12.4", system=System.WINDOWS), [said])[name] == value
+
+
+def test_who_starts_the_compiler_is_told_from_other_lines() -> None:
+    """Bazel gives it no environment, R for macOS has a folder of its own for gfortran."""
+    bazel = case_of("ERROR: gcc failed: gcc x.c -o bazel-out/k8-fastbuild/bin/x.o")
+    assert case_values(bazel, [("gcc_part", "cc1")])["in_bazel"] == "Bazel"
+    r = case_of("clang++ -o x.so x.o -lgfortran -F/Library/Frameworks/R.framework/.. -framework R")
+    assert case_values(r, [("library", "-lgfortran")])["r_gfortran"]
+    assert not case_values(r, [("library", "-lfoo")])["r_gfortran"]
 
 
 def test_an_architecture_with_a_name_is_not_one_without_a_number() -> None:
@@ -208,6 +225,8 @@ def test_the_package_of_a_program_has_another_name() -> None:
         (r"make failed with output:\n/usr/bin/make[1]: Entering", System.LINUX),
         (r"F:\Comfy\python_embeded>python -m pip install", System.WINDOWS),
         (r"cl -IE:\conda\include -c x.cpp", System.WINDOWS),
+        ("C:/Users/ada/src/x.c:3:1: error: y", System.WINDOWS),
+        ("hint: compatible with Linux (`linux_x86_64`), but you're on Windows (`win_amd64`)", System.WINDOWS),
     ],
 )
 def test_the_system_is_told_by_its_paths(line: str, system: System) -> None:
