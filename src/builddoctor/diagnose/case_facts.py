@@ -46,6 +46,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     conda: bool = False
     sudo: bool = False
     """the build was started by it"""
+    library_first: str = ""
+    """the first library of a link whose libraries stand before the objects"""
     bazel: bool = False
     mac_r: bool = False
     """an extension of R for macOS is linked"""
@@ -135,6 +137,14 @@ _SAYS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[str]], ...] = tuple(
         ("drive", (b":\\",), r"(?:(?<![A-Za-z])|(?<=-I)|(?<=-L))([A-Za-z]):\\"),
         ("python_2", (b"python2.",), r"/python(2\.\d)(?=[/\s'\"]|\Z)"),
         ("cub_folder", (b"/cub-",), r"-I(/\S{0,200}/cub-\d[\w.]{0,10})(?=[\s'\"]|\Z)"),
+        (
+            "library_first",
+            (b" -l",),
+            (
+                r"(?:^|[\s/])(?:gcc|g\+\+|cc|c\+\+|clang)(?!.{0,2000} -c )(?: -\S{1,200}){0,40}? (-l[\w.+-]{1,60})"
+                r"(?: -(?!o )\S{1,200}){0,40}(?: -o \S{1,200})?(?: [^\s-]\S{0,200}\.(?:o|c|cc|cpp)){1,60}$"
+            ),
+        ),
         ("cudatoolkit", (b"cudatoolkit=",), r"\bcudatoolkit={1,2}(1[2-9](?:\.\d{1,2}){0,2})"),
     )
 )
@@ -236,6 +246,7 @@ class CaseTable:
             installer=self._installer(),
             conda="conda" in self._marks,
             sudo="sudo" in self._marks,
+            library_first=said.get("library_first", ""),
             bazel="bazel" in self._marks,
             mac_r="mac_r" in self._marks,
             torch_builds="torch_builds" in self._marks,

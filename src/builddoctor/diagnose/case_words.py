@@ -50,6 +50,7 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "python_venv": f"python{case.python or 3}-venv",
         "cub_folder": case.cub_folder,
         "cudatoolkit_asked": case.cudatoolkit,
+        "library_first": case.library_first,
         "in_bazel": "Bazel" if case.bazel and "gcc_part" in said else "",
         "r_gfortran": "R for macOS" if case.mac_r and _OF_GFORTRAN.match(said.get("library", "")) else "",
         "free_threaded_library": library if re.match(r"python3\d{2}t", library := said.get("library", "")) else "",

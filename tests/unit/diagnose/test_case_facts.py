@@ -197,6 +197,21 @@ def test_who_starts_the_compiler_is_told_from_other_lines() -> None:
     assert not case_values(r, [("library", "-lfoo")])["r_gfortran"]
 
 
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ("gcc -O2 -lfoo -lbar -o tool main.o", "-lfoo"),
+        ("g++ -L/usr/local/lib -lfoo main.o x.o", "-lfoo"),
+        ("gcc -o tool main.o -lfoo", ""),
+        ("gcc -lfoo -c main.c", ""),
+        ("gcc -o tool main.o -lfoo x.a", ""),
+    ],
+)
+def test_libraries_that_stand_before_the_objects(line: str, first: str) -> None:
+    """The linker takes nothing of them."""
+    assert case_of(line).library_first == first
+
+
 def test_an_architecture_with_a_name_is_not_one_without_a_number() -> None:
     """An old nvcc does not know `native`."""
     assert "arch_no_number" not in case_values(Case(), [("arch", "compute_native")])
