@@ -393,11 +393,11 @@ def _fronts(text: str) -> Iterator[str]:
 def without_sequences(text: bytes) -> bytes:
     """What a terminal would show as letters, of any number of lines."""
     text = _SEQUENCE.sub(b"", text) if b"\x1b" in text else text
-    text = text.replace(b"\xc2\xa0", b" ")
+    text = text.replace(b"\xc2\xa0", b" ") if b"\xc2" in text else text
     if b"&" in text and any(each in text for each in _ENTITIES):
         text = _ENTITY.sub(lambda entity: _ENTITIES[entity[0]], text)
     text = _PASTED_LINK.sub(b"", text) if b"8;;" in text else text
-    return _PASTED.sub(b"", text)
+    return _PASTED.sub(b"", text) if b"[" in text else text
 
 
 def text_of(line: bytes) -> str:
