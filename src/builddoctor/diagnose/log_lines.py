@@ -295,6 +295,7 @@ _RUN_ON = re.compile(
     r"(?:Error|Exception|NotFound|Exit|Timeout): .{0,2000}?)(?: \[end of output\].*| note: .*)?$"
 )
 """a traceback whose lines ran into one when it was quoted: what it ends with"""
+LONGEST_RUN_ON = 12_000
 _TIME = re.compile(r"(?<![\w:.])\d\d:\d\d(?!\d)")
 _TIMED = re.compile(r"(?<![\w:.])0:0")
 _NUMBER = re.compile(r"\d+")
@@ -418,7 +419,7 @@ def text_of(line: bytes) -> str:
         text = _BOLD.sub(r"\1", text)
     if text.startswith("`"):
         text = _CODE.sub(r"\1", text)
-    if RUN_ON in text and (raised := _RUN_ON.search(text)) is not None:
+    if RUN_ON in text and len(text) <= LONGEST_RUN_ON and (raised := _RUN_ON.search(text)) is not None:
         text = raised[1]
     if text.endswith(CUT_OFF):
         text += NOT_CUT_OFF
