@@ -74,6 +74,8 @@ def _part(command: str) -> str:
         return " & ".join(f'set "{name}="' for name in unset[1].split())
     if (before := _BEFORE.match(command)) is not None:
         return f'set "{before["name"]}={before["value"]}" && {_part(before["rest"])}'
+    if (removed := _REMOVED.match(command)) is not None:
+        return f"rmdir /s /q {removed[1]}"
     if _ASKS_GPU.match(command) is not None:
         return "nvidia-smi --query-gpu=name,compute_cap --format=csv"
     return _of_python(command) or _of_looking(command) or _with_quotes(command)
@@ -102,8 +104,6 @@ def _of_looking(command: str) -> str:
         return f"dir /s /b {found['name']}"
     if (shown := _SHOWN.match(command)) is not None:
         return f'type "{_unquoted(shown["file"])}" | more'
-    if (removed := _REMOVED.match(command)) is not None:
-        return f"rmdir /s /q {removed[1]}"
     return _of_searching(command)
 
 

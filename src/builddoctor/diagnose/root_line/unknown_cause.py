@@ -16,14 +16,7 @@ from builddoctor.diagnose.log_lines import Quote
 from builddoctor.diagnose.log_scanner import Reading
 from builddoctor.diagnose.root_line.by_findings import root_line
 from builddoctor.diagnose.root_line.kept_lines import KeptLines, shown
-from builddoctor.diagnose.root_line.line_words import (
-    BARE,
-    CALLED,
-    LACKS,
-    MATTERS,
-    TOOLS_OWN,
-    speaks_of_failure,
-)
+from builddoctor.diagnose.root_line.line_words import BARE, CALLED, LACKS, MATTERS, TOOLS_OWN, speaks_of_failure
 from builddoctor.diagnose.root_line.log_end import BANNER, said_last
 from builddoctor.diagnose.root_line.reasons import reasons, said_near
 from builddoctor.diagnose.root_line.tracebacks import HEADER, before_traceback, raised
