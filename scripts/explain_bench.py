@@ -66,9 +66,10 @@ def _threads() -> list[str]:
         f"`tests/corpus/threads`: {len(every)} logs in the shape of threads of {repositories} public repositories,",
         "split by the hash of their names before any was looked at. `scored` was not read.",
         f"Targets there: right {RIGHT:.0%}, wrong {WRONG:.0%} at most, unknown without the root line 0.",
-        "*Unknown without* counts answers whose first line, what the build itself says, is another than the",
-        "thread's. The last three columns: that line as the first, anywhere in the answer (next to the first, among",
-        "the other errors), and *unknown* answers that do not hold it anywhere.\n",
+        "*Unknown without* counts answers whose first sentence, what the build itself says, does not have the thread's",
+        "line. Since 2026-11-30 that sentence says a second line as well, where one right next to the first may be",
+        "the reason too. The last three columns: that line in the first sentence, anywhere in the answer (next to the",
+        "first, among the other errors), and *unknown* answers that do not hold it anywhere.\n",
         "| half | logs | " + " | ".join(Worth) + " | root line first | anywhere | unknown, nowhere |",
         "|" + " --- |" * (len(Worth) + 5),
     ]

@@ -65,7 +65,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     told: Diagnosis
     worth: Worth
     root: bool
-    """the root line was shown as such: what counts"""
+    """it was shown as such, or, where the cause is unknown, next to the other in the first sentence: what counts"""
     anywhere: bool
     """it stood somewhere in the answer: as such, next to it, or among the other errors"""
 
@@ -79,7 +79,8 @@ def answers(half: Half, explain: Callable[[bytes], Diagnosis]) -> list[Answer]:
 
 def _answer(name: str, label: ThreadLabel, told: Diagnosis) -> Answer:
     wanted = _plain(label.root), _plain(text_of(label.root.encode()))
-    root = any(each in _plain(told.root) for each in wanted)
+    first = told.root + (told.why if told.verdict is Verdict.UNKNOWN else "")
+    root = any(each in _plain(first) for each in wanted)
     anywhere = root or any(each in _plain(line) for line in told.evidence for each in wanted)
     return Answer(name=name, label=label, told=told, worth=_worth(label, told, root=root), root=root, anywhere=anywhere)
 

@@ -33,7 +33,8 @@ from builddoctor.diagnose.root_line.by_findings import root_line
 from builddoctor.diagnose.root_line.finding_order import by_step, innermost
 from builddoctor.diagnose.root_line.kept_lines import KeptLines
 from builddoctor.diagnose.root_line.log_end import ends_badly, last_words
-from builddoctor.diagnose.root_line.unknown_cause import around, some_line
+from builddoctor.diagnose.root_line.reason_elsewhere import fixes_of_reason, only_failed
+from builddoctor.diagnose.root_line.unknown_cause import around, said_beside, some_line
 from builddoctor.diagnose.system_packages import named_in_code
 
 
@@ -362,15 +363,16 @@ def _of_nothing_known(reading: Reading, facts: LogFacts) -> Diagnosis:
         why = "nothing in it says that anything failed" if reading.lines else "it is empty"
         return Diagnosis(verdict=None, confidence=Confidence.MEDIUM, died="", why=why, root=last_words(reading))
     root = some_line(reading, facts)
-    said = f"the build itself says: {root.text}"
+    beside = "".join(f"; {where} it: {text}" for where, text in said_beside(root, reading))
+    said = f"the build itself says: {root.text}{beside}"
     return Diagnosis(
         verdict=Verdict.UNKNOWN,
         confidence=Confidence.LOW,
         died=f"the step of line {reading.failing}" if reading.failing is not None else "",
-        why=said,
+        why=f"{said.rstrip('.')}, and not why" if only_failed(root) else said,
         root=root.quoted,
         evidence=around(root, reading),
-        fixes=ladder(Verdict.UNKNOWN, remedy_facts(facts)),
+        fixes=ladder(Verdict.UNKNOWN, remedy_facts(facts), own=fixes_of_reason(root, reading)),
     )
 
 

@@ -337,9 +337,15 @@ def _words(facts: Facts) -> dict[str, str]:
         "processes": _processes(facts),
         "folder": "" if full is None else f"{full.role} {full.path}",
         "folder_left": "" if full is None else _left(full),
-        "root": "what it printed says which" if facts.root is None else facts.root.text,
+        "root": _root_words(facts),
         "text_cause": cause.rstrip("."),
     }
+
+
+def _root_words(facts: Facts) -> str:
+    if facts.root is not None:
+        return facts.root.text
+    return f"it printed last: {facts.printed_last}" if facts.printed_last else "it printed nothing that was kept"
 
 
 # -- ways out --------------------------------------------------------------------------------------------------------

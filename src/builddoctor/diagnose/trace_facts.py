@@ -113,9 +113,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     crash_line: str = ""
     """the kernel's line about a crash"""
     text: Printed | None = None
+    """what the build printed"""
     root: Printed | None = None
     """the first error of the innermost layer, as the build printed it, where nothing more is known of it"""
-    """what the build printed"""
+    printed_last: str = ""
+    """the last line of a build that failed; empty where none was kept"""
 
     @property
     def outcome(self) -> str:
@@ -179,6 +181,7 @@ def gather_facts(report: TraceReport) -> Facts:
         kernel=reports[-1] if reports else None,
         crash_line=crash,
         root=first_error(report),
+        printed_last=next((line for tail in report.tails for line in reversed(tail.lines) if line.strip()), ""),
         text=printed(report, None if last is None or given_up is not None else last.ended_at_s),
     )
 

@@ -359,6 +359,68 @@ def test_the_innermost_error_is_shown_whatever_is_known() -> None:
     assert verdict.why == "the build itself says: fatal: frobnicator gave up"
 
 
+@pytest.mark.parametrize(
+    ("lines", "command"),
+    [
+        (["make: *** [Makefile:2: all] Error 3"], "make -j1 "),
+        (["[2/9] Building CUDA object a.o", STOPPED], "ninja "),
+        (["3 errors detected in the compilation of \"a.cu\"."], "COMMAND "),
+        (["ERROR: Failed building wheel for foo-ops"], "pip install -v foo-ops "),
+        (["error: could not compile `foo` (lib)"], "cargo build -vv "),
+        (["The command '/bin/sh -c npm install' returned a non-zero code: 1"], "docker build --progress=plain"),
+    ],
+)
+def test_where_only_that_it_failed_was_copied_the_answer_says_how_to_get_the_reason(
+    lines: list[str], command: str
+) -> None:
+    """Its words would find nothing in any search: they are in every failure of that tool."""
+    verdict = told(*lines)
+    assert (verdict.verdict, verdict.root) == (Verdict.UNKNOWN, f"line {len(lines)}: {lines[-1]}")
+    assert verdict.why == f"the build itself says: {lines[-1].rstrip('.')}, and not why"
+    assert verdict.fixes[0].command.startswith(command)
+    assert verdict.fixes[0].command.endswith("2>&1 | tee build.log; builddoctor explain build.log")
+
+
+@pytest.mark.parametrize(
+    ("lines", "command"),
+    [
+        (
+            ["Error! Bad return status for module build on kernel: 6.1", "Consult /var/lib/dkms/foo/1/build/make.log"],
+            "builddoctor explain /var/lib/dkms/foo/1/build/make.log",
+        ),
+        (
+            ["Error: Failed to build foo: command execution failed", "Error: See /opt/logs/main.log for details."],
+            "builddoctor explain /opt/logs/main.log",
+        ),
+        (
+            ["extconf failed, exit code 1", "check the mkmf.log which can be found here:", "  /gems/foo-1.0/mkmf.log"],
+            "builddoctor explain /gems/foo-1.0/mkmf.log",
+        ),
+        (
+            ["configure: error: the frobnicator gave up", "See `config.log' for more details"],
+            "tail -n 60 config.log",
+        ),
+        (
+            ["error: builder for '/nix/store/1a-foo.drv' failed with exit code 2;", "  nix log /nix/store/1a-foo.drv"],
+            "nix log /nix/store/1a-foo.drv | builddoctor explain -",
+        ),
+    ],
+)
+def test_the_file_that_holds_the_reason_is_opened_first(lines: list[str], command: str) -> None:
+    """A tool that keeps what failed for itself says where."""
+    verdict = told("Building foo", *lines)
+    assert verdict.fixes[0].command == command
+
+
+def test_two_lines_side_by_side_that_both_may_be_the_reason_are_both_said() -> None:
+    """Which of them it is the log does not tell: one alone would hide the other."""
+    said = ["error: unable to load Jamfile.", "error: Could not find a Jamfile in directory '/usr/share/boost'."]
+    verdict = told("Building foo", *said)
+    assert verdict.why == f"the build itself says: {said[0]}; below it: {said[1]}"
+    verdict = told("rm: a: Permission denied", "rm: b: Permission denied")
+    assert verdict.why == "the build itself says: rm: a: Permission denied"
+
+
 def test_an_exception_of_setup_py_is_the_root_where_nothing_inner_failed() -> None:
     """What a project's own check says in words: never "nothing failed", never the wrapper."""
     said = "RuntimeError: NCCL submodule not found at 3rdparty/nccl. Run git submodule update --init --recursive"

@@ -18,6 +18,7 @@ from builddoctor.diagnose.root_line.by_findings import root_line
 from builddoctor.diagnose.root_line.kept_lines import KeptLines, shown
 from builddoctor.diagnose.root_line.line_words import BARE, CALLED, LACKS, MATTERS, TOOLS_OWN, speaks_of_failure
 from builddoctor.diagnose.root_line.log_end import BANNER, said_last
+from builddoctor.diagnose.root_line.reason_elsewhere import only_failed
 from builddoctor.diagnose.root_line.reasons import reasons, said_near
 from builddoctor.diagnose.root_line.tracebacks import HEADER, before_traceback, raised
 from builddoctor.diagnose.root_line.wrappers import wraps
@@ -34,6 +35,11 @@ _PHASE = re.compile(r"^\* ERROR: \S{1,200} failed \(\w{1,20} phase\):$")
 """Portage: what the package itself says stands below it"""
 _TITLE = re.compile(r"#?[=*-]{3,}\W{0,3}(?:ERROR|[Ee]rror)\b.{0,150}[=*-]{3,}#?$")
 """opam's and Julia's: a headline between rulers"""
+_CONTINUES = re.compile(
+    r"\bmake\b|^ninja: |recipe for target|^raise |^\W{0,3}\w{0,12}\W{0,3}$|\b(?:INFO|NOTE)\b|:$|^exit code"
+    r"|no error message"
+)
+"""next to the root line: what says nothing that it does not"""
 
 
 def some_line(reading: Reading, facts: LogFacts) -> Finding:
@@ -76,6 +82,24 @@ def _of_nothing(found: Finding, reading: Reading) -> Finding:
     before = before_traceback(KeptLines(reading).above(found.line))[-LINES_NEXT:]
     said = [each for each in before if LACKS.search(each.text)]
     return shown(said[-1]) if said else found
+
+
+def said_beside(root: Finding, reading: Reading) -> list[tuple[str, str]]:
+    """What may be the reason as well, right next to the root line: ``("above", text)``, or ``("below", text)``."""
+    kept = KeptLines(reading)
+    above, below = kept.above(root.line)[-1:], kept.below(root.line)[:1]
+    near = [("above", each) for each in above] + [("below", each) for each in below]
+    return [(where, each.text) for where, each in near if _may_be_it(each, root)][:1]
+
+
+def _may_be_it(each: Quote, root: Finding) -> bool:
+    near = abs(each.line - root.line) <= LINES_NEXT and each.text not in root.text and root.text not in each.text
+    if not near or wraps(each.text) or _TITLE.search(each.text) or _CONTINUES.search(each.text):
+        return False
+    if only_failed(shown(each)):
+        return only_failed(root)
+    again = each.text.partition(":")[0] == root.text.partition(":")[0] and not CALLED.match(root.text)
+    return not again and next(reasons([each], alone=True), None) is not None
 
 
 def around(root: Finding, reading: Reading) -> list[str]:
