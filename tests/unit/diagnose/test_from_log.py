@@ -364,7 +364,7 @@ def test_the_innermost_error_is_shown_whatever_is_known() -> None:
     [
         (["make: *** [Makefile:2: all] Error 3"], "make -j1 "),
         (["[2/9] Building CUDA object a.o", STOPPED], "ninja "),
-        (["3 errors detected in the compilation of \"a.cu\"."], "COMMAND "),
+        (['3 errors detected in the compilation of "a.cu".'], "COMMAND "),
         (["ERROR: Failed building wheel for foo-ops"], "pip install -v foo-ops "),
         (["error: could not compile `foo` (lib)"], "cargo build -vv "),
         (["The command '/bin/sh -c npm install' returned a non-zero code: 1"], "docker build --progress=plain"),
