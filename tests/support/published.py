@@ -516,7 +516,7 @@ class _Kept(_Simulation):
 
     def _kernel(self, most_mib: float) -> None:
         for phase_id, live in list(self._running.items()):
-            if live.held_mib(self._done_s) > self._reserving.allowed_mib(phase_id, self._now_s) + SLACK_MIB:
+            if live.held_mib > self._reserving.allowed_mib(phase_id, self._now_s) + SLACK_MIB:
                 self._ended_by_kernel.append(self._stop(phase_id))
         super()._kernel(most_mib)
 

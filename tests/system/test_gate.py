@@ -172,6 +172,21 @@ def test_only_what_the_gate_knows_is_added_to_a_tools_arguments(
     assert (tmp_path / "log").read_text() == f"{plain}\n{plain}{added}\n{plain}{added}\n"
 
 
+def test_a_tool_that_gives_way_works_at_a_lower_priority(tmp_path: Path, supervise: Callable) -> None:
+    """As long as it is told to: run again without that it is as all others are."""
+    answers = iter([("go", gate_program.GIVES_WAY), ("again",), ("return",)])
+
+    def give_way_once(connection: socket.socket) -> None:
+        while fields := receive(connection):
+            if fields[0] in ("ask", "end"):
+                send(connection, *next(answers))
+
+    gate = gate_before(tmp_path, f"nice >> {tmp_path}/log; exit 1")
+    assert subprocess.run([gate, "in.ii", "-o", "out"], env=supervise(give_way_once), check=False).returncode == 1
+    ours = os.nice(0)
+    assert (tmp_path / "log").read_text() == f"{ours + gate_program.NICE}\n{ours}\n"
+
+
 def test_arguments_may_come_with_the_first_answer(tmp_path: Path, supervise: Callable) -> None:
     """A compiler that is expected to be too big starts thriftily at once."""
 

@@ -341,6 +341,8 @@ class Admit(Event, frozen=True, kw_only=True, tag="admit"):
     """time that it is expected to take"""
     thrift: bool = False
     """its compiler is told to collect garbage earlier, which leaves its output as it is"""
+    gives_way: bool = False
+    """it works at a lower priority, beside a unit on which the end of the build depends"""
     node: str = ""
     """the other machine that it is sent to, or ``phase.STORE``"""
 

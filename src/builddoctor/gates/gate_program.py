@@ -52,6 +52,10 @@ output does not depend on it. Never 0 for the first: that collects without end."
 THRIFTY = frozenset(("cc1", "cc1plus"))
 KEEP = "keep"
 """In an answer: the supervisor wants to read what the tool wrote before anything else does, and what it said."""
+GIVES_WAY = "give-way"
+"""In an answer: the tool leaves the cores to the unit on which the end of the build depends."""
+NICE = 5
+"""It gets a third of what that unit gets; with 3 one of three on two cores still got four fifths of a core."""
 MOST_SAID = 1 << 18
 """Of what a tool says, so much is told at most: one that says more says it, and is not kept."""
 
@@ -268,12 +272,14 @@ def become(real, shown, args, environ):
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def run_child(real, args, started, said=None):
+def run_child(real, args, started, said=None, gives_way=False):
     """Run the tool once. Gives its wait status and resource use; ``started(pid)`` is called when it runs.
 
     ``said``: a file that gets what it prints."""
     child = os.fork()
     if child == 0:
+        if gives_way:
+            os.nice(NICE)
         if said is not None:
             os.dup2(said, 1)
             os.dup2(said, 2)
@@ -466,7 +472,11 @@ def phase(real, shown, args):
         keeps = answer is not None and not before and KEEP in answer
         said = os.memfd_create("said") if keeps or before else None
         status, usage = run_child(
-            real, answer[1:] if before else args, lambda pid: send(connection, ["start", str(pid)]), said
+            real,
+            answer[1:] if before else args,
+            lambda pid: send(connection, ["start", str(pid)]),
+            said,
+            answer is not None and not before and GIVES_WAY in answer,
         )
         torn = torn_output(name, args) if status == 0 else ""
         if torn:

@@ -186,5 +186,6 @@ class DecisionLoop:
         now_s = live.admitted_at_s = self._clock()
         live.before = self._evidence.baseline(live.gate_pid if live.trusted else None, now_s=now_s)
         live.thrift = admit.thrift
+        live.gives_way = admit.gives_way
         if not live.granted.done():
             live.granted.set_result(None)

@@ -80,6 +80,8 @@ class LivePhase:
         self.given_up = False
         self.thrift = False
         """its gate tells the compiler to collect garbage earlier"""
+        self.gives_way = False
+        """its gate runs it at a lower priority"""
         self.reported_mib = 0.0
         """by the kernel, when it was last looked at"""
         self.rss_mib = 0.0

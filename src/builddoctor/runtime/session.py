@@ -21,7 +21,7 @@ import msgspec
 from builddoctor.core.events import Beside, Event, PhaseAsked, PhaseEnded, PhaseStarted, UnitBegan, UnitEnded
 from builddoctor.core.phase import STORE, Outcome, Phase, PhaseKind, Unit
 from builddoctor.gates.fronts import answer_words
-from builddoctor.gates.gate_program import KEEP, THRIFT
+from builddoctor.gates.gate_program import GIVES_WAY, KEEP, THRIFT
 from builddoctor.gates.protocol import Asked, Connection, Ended, Registered, Started
 from builddoctor.runtime.decision_loop import DecisionLoop
 from builddoctor.runtime.event_log import EventLog
@@ -223,7 +223,8 @@ class Session:
                     return
                 continue
             keeps = (KEEP,) if live.sought is not None and live.sought.likeness.may_be_kept else ()
-            connection.send(word, *(THRIFT if live.thrift else ()), *keeps)
+            gives_way = (GIVES_WAY,) if live.gives_way else ()
+            connection.send(word, *(THRIFT if live.thrift else ()), *keeps, *gives_way)
             word, ended = "again", await self._run_once(connection, live)
             if live.phase.phase_id not in self.phases:
                 if ended.status != 0:

@@ -59,6 +59,8 @@ class Running(msgspec.Struct):
     """what it will hold while it runs, in shares of its peak, with slack"""
     left_after_s: float = 0.0
     """what its unit has still to do after it"""
+    unit_ends_s: float = 0.0
+    """when its unit is expected to be done, if it waits for nothing"""
     rss_mib: float = 0.0
     growth_mib_s: float = 0.0
     area_mib_s: float = 0.0
@@ -205,6 +207,7 @@ class RunningSet(dict[int, Running]):
         super().__init__()
         self._expected_mib: dict[int, float] = {}
         self._squares_mib2: dict[int, float] = {}
+        self._units_end_s: dict[int, float] = {}
         self._risks: dict[PhaseKind, float] = {}
         self._killed: set[int] = set()
         self._suspended: set[int] = set()
@@ -221,6 +224,7 @@ class RunningSet(dict[int, Running]):
             for other in self.values():
                 other.alone = False
         self[run.phase.phase_id] = run
+        self._units_end_s[run.phase.phase_id] = run.unit_ends_s
         self._add(run)
 
     def end(self, phase_id: int) -> Running | None:
@@ -229,6 +233,7 @@ class RunningSet(dict[int, Running]):
         self._suspended.discard(phase_id)
         self._expected_mib.pop(phase_id, None)
         self._squares_mib2.pop(phase_id, None)
+        self._units_end_s.pop(phase_id, None)
         return self.pop(phase_id, None)
 
     def kill(self, phase_id: int) -> Running:
@@ -237,6 +242,13 @@ class RunningSet(dict[int, Running]):
         run.killed = True
         self._killed.add(phase_id)
         return run
+
+    def one_outlasts(self, waiting_s: float, *, places: int, now_s: float) -> float:
+        """When the unit ends that takes longest, where that is longer than they all take and what waits (seconds of
+        work), on so many places; -inf where it is not."""
+        ends_s = self._units_end_s.values()
+        last_s, left_s = max(ends_s), sum(ends_s) - len(ends_s) * now_s
+        return last_s if (last_s - now_s) * places >= left_s + waiting_s else -math.inf
 
     @property
     def suspended(self) -> list[Running]:

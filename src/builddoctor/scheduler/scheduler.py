@@ -196,6 +196,8 @@ class Scheduler:
         self._thrifty: set[int] = set()
         self._outside_kills: dict[int, int] = {}
         self._excused: dict[int, int] = {}
+        self._units = self._most_units = 0
+        """that have begun and not ended: now, and the most at any time"""
         self._ended = 0
         """phases that ended, well or not: what thrashing is told from"""
         self._handlers: dict[type[Event], Callable[[Any], list[Decision]]] = {
@@ -313,6 +315,8 @@ class Scheduler:
     def _unit_began(self, event: UnitBegan) -> list[Decision]:
         unit = event.unit
         self._estimator.know(unit.unit_id, key=event.key, past=event.past, archs=unit.archs, teaches=event.teaches)
+        self._units += 1
+        self._most_units = max(self._most_units, self._units)
         if event.held:
             self._release.registered(unit, event.at_s)
         return self._release_units(event.at_s)
@@ -324,6 +328,7 @@ class Scheduler:
         return self._order.urgency(unit.unit_id, whole_s(self._estimator, unit))
 
     def _unit_ended(self, event: UnitEnded) -> list[Decision]:
+        self._units -= 1
         self._estimator.forget(event.unit_id)
         # Nothing of it will ask any more.
         self._lingering.pop(event.unit_id, None)
@@ -959,6 +964,15 @@ class Scheduler:
             self._open_s = (now_s, sum(some_s) * len(self._waiting) / len(some_s))
         return waited_s >= self._open_s[1] / self._cores
 
+    def _gives_way(self, run: Running, now_s: float) -> bool:
+        """Another unit that runs takes longer than all others that are left, on all places: the end of the build
+        depends on it, and with more phases than cores it would have a part of a core only (docs/adr/0040). While the
+        build tool starts a unit for each that ends, nobody knows what is left."""
+        if self._units >= self._most_units:
+            return False
+        waiting_s = self._waiting.urgency + self._release.held_s
+        return self._running.one_outlasts(waiting_s, places=self._slots, now_s=now_s) > run.unit_ends_s
+
     def _linger(self, phase: Phase, now_s: float) -> None:
         """Keep the place of a unit whose next phase is about to ask, against those that are less urgent."""
         if phase.kind in LAST_KINDS:
@@ -992,6 +1006,7 @@ class Scheduler:
                 at_s=now_s, kind=WarningKind.THRIFT, phase_id=phase_id, size_mib=size_mib, budget_mib=there_mib
             )
             decisions.append(warning)
+        wall_s, left_after_s = self._estimator.wall_s(phase), self._left_after_s(phase, to_come)
         run = Running(
             phase=phase,
             estimate=waiting.estimate,
@@ -999,7 +1014,8 @@ class Scheduler:
             alone=alone,
             budget_mib=self._budget_mib,
             course=self._course(waiting),
-            left_after_s=self._left_after_s(phase, to_come),
+            left_after_s=left_after_s,
+            unit_ends_s=now_s + wall_s + left_after_s,
         )
         self._running.start(run)
         decisions.append(
@@ -1010,8 +1026,9 @@ class Scheduler:
                 alone=alone,
                 waited_s=round(now_s - waiting.queued_at_s, 3),
                 running=len(self._running),
-                expected_s=round(self._estimator.wall_s(phase), 1),
+                expected_s=round(wall_s, 1),
                 thrift=phase_id in self._thrifty,
+                gives_way=self._gives_way(run, now_s),
             )
         )
 

@@ -91,6 +91,11 @@ class UnitRelease:
         return len(self._held)
 
     @property
+    def held_s(self) -> float:
+        """What they take, as far as it is known."""
+        return sum(self._units[unit_id].weight for _, unit_id in self._held)
+
+    @property
     def open(self) -> int:
         """Units that were opened and have not ended, but for those that are too late."""
         return len(self._units) - len(self._held) - len(self._late)

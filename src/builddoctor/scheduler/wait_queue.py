@@ -72,6 +72,8 @@ class WaitQueue:
         self._ordered: list[tuple[tuple[float, float, int], int]] = []
         self._by_id: dict[int, Waiting] = {}
         self._far = NEAR
+        self.urgency = 0.0
+        """of all that have one of their own: about what their units still take, guesses by their weights"""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -115,6 +117,7 @@ class WaitQueue:
         waiting.key = (self._rank(waiting), waiting.asked_at_s, phase.phase_id)
         self._by_id[phase.phase_id] = waiting
         insort(self._ordered, (waiting.key, phase.phase_id))
+        self._count(waiting, 1)
 
     def _rank(self, waiting: Waiting) -> float:
         if waiting.phase.urgent:
@@ -126,4 +129,10 @@ class WaitQueue:
         waiting = self._by_id.pop(phase_id, None)
         if waiting is not None:
             del self._ordered[bisect_left(self._ordered, (waiting.key, phase_id))]
+            self._count(waiting, -1)
         return waiting
+
+    def _count(self, waiting: Waiting, times: int) -> None:
+        if not (waiting.phase.urgent or waiting.doubtful):
+            # Rounding must not add up.
+            self.urgency = self.urgency + times * waiting.urgency if len(self._by_id) > 1 or times > 0 else 0.0

@@ -1,11 +1,12 @@
-"""The simulated build: a virtual clock, cores that are shared evenly, memory, a kernel that kills, and a policy.
+"""The simulated build: a virtual clock, cores that are shared, memory, a kernel that kills, and a policy.
 
 Covers: the build tool's open units, their phases one after the other, processor sharing, kills by the kernel and by the
 policy, second tries, samples. The policy hears the events that ``runtime.decision_loop`` would hand it, in its order.
 Does *not* cover: other users of the machine, swap, page cache, threads within a phase.
 
-Nothing here looks at a real clock or draws a random number: the same arguments give the same result. All running phases
-advance alike, so that one number, the work that each has done since the start, orders all ends (``_done_s``).
+Nothing here looks at a real clock or draws a random number: the same arguments give the same result. Running phases of
+one priority advance alike, so that one number, the work that each has done since the start, orders their ends
+(``Pace``).
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ from builddoctor.simulate.workload import (
 
 SLACK_MIB = 1e-6
 LEAST_WORK_S = 1e-3
+GIVEN_WAY = 335 / 1024
+"""What the kernel gives a process at nice 5 for each second of one at 0 (``gates.gate_program.NICE``)."""
 IDLE_LOOKS = 3
 """A policy that starts nothing, while nothing runs, for this many looks has given up without saying so."""
 
@@ -106,11 +109,9 @@ class _Simulation:
         self._waiting: dict[int, Live] = {}
         self._running: dict[int, Live] = {}
         self._now_s = 0.0
-        self._done_s = 0.0
+        self._paces = (Pace(), Pace())
+        """of those that give way to none, and of those that do"""
         self._used_mib = 0.0
-        self._slope_mib_s = 0.0
-        self._ends: list[tuple[float, int, int]] = []
-        self._bends: list[tuple[float, int, int]] = []
         self._grows = rules.growth != "flat" or any(each.curve for unit in workload.units for each in unit.phases)
         self._before = workload.preprocessed_by if rules.portable else ()
         self._away: list[tuple[float, int, Live]] = []
@@ -128,7 +129,7 @@ class _Simulation:
         self._ending: dict[int, Live] = {}
         self._failure: Failure | None = None
         self._halted = False
-        self._kernel_kills = self._kills = self._requeued = self._suspended = self._standing = 0
+        self._kernel_kills = self._kills = self._requeued = self._suspended = 0
         self._stood_s = self._lost_s = self._peak_mib = self._over_s = self._running_s = 0.0
         self._warnings: list[str] = []
         self._finished: list[PhaseRun] = []
@@ -164,27 +165,28 @@ class _Simulation:
 
     def _advance(self) -> None:
         """To the next thing that happens, and let it happen."""
-        ends, running = self._ends, self._running
-        for due in (ends, self._bends):
-            while due and (due[0][1] not in running or running[due[0][1]].turn != due[0][2]):
-                heapq.heappop(due)
-        at_work = len(running) - self._standing
-        rate = min(1.0, self._host.cores / at_work) if at_work else 1.0
-        end_s, bend_s = self._due_s(ends, rate), self._due_s(self._bends, rate)
+        running = self._running
+        share_cores(*self._paces, self._host.cores)
+        first, second = self._paces
+        first.look_ahead(running, self._now_s)
+        second.look_ahead(running, self._now_s)
+        ends = second if second.end_s < first.end_s else first
+        bends = second if second.bend_s < first.bend_s else first
+        end_s, bend_s = ends.end_s, bends.bend_s
         kill_s = self._kills_due[0][0] if self._kills_due else math.inf
         ask_s = self._asks_due[0][0] if self._asks_due else math.inf
-        over_s = self._overrun_s(rate)
+        over_s = self._overrun_s()
         back_s = self._away[0][0] if self._away else math.inf
         to_s = max(self._now_s, min(end_s, bend_s, kill_s, ask_s, over_s, back_s, self._look_s))
         if to_s == math.inf:
             self._halted = True
             return
-        self._pass_time(to_s, rate)
+        self._pass_time(to_s)
         if to_s == end_s:
-            self._done_s, phase_id, _ = heapq.heappop(ends)
+            ends.done_s, phase_id, _ = heapq.heappop(ends.ends)
             self._over(self._stop(phase_id), Outcome.OK)
         elif to_s == bend_s:
-            self._bend(*heapq.heappop(self._bends)[:2])
+            self._bend(*heapq.heappop(bends.bends)[:2])
         elif to_s == over_s:
             # Where growth is steep and the clock has come far, "now" is too coarse to be beyond the limit.
             self._kernel(min(self._host.limit_mib, self._used_mib) - SLACK_MIB)
@@ -199,34 +201,32 @@ class _Simulation:
         else:
             self._look()
 
-    def _due_s(self, due: list[tuple[float, int, int]], rate: float) -> float:
-        """Never before now: of two that are due at once, the first may have taken the work done past the second."""
-        return self._now_s + max(0.0, due[0][0] - self._done_s) / rate if due else math.inf
-
-    def _pass_time(self, to_s: float, rate: float) -> None:
+    def _pass_time(self, to_s: float) -> None:
         passed_s = to_s - self._now_s
         if passed_s > 0:
             self._running_s += passed_s * len(self._running)
             if self._used_mib > self._most_mib:
                 self._over_s += passed_s
-            self._done_s += passed_s * rate
-            if self._slope_mib_s:
-                self._used_mib += passed_s * rate * self._slope_mib_s
-                self._peak_mib = max(self._peak_mib, self._used_mib)
+            for pace in self._paces:
+                pace.done_s += passed_s * pace.rate
+                self._used_mib += passed_s * pace.rate * pace.slope_mib_s
+            self._peak_mib = max(self._peak_mib, self._used_mib)
         self._now_s = to_s
 
-    def _overrun_s(self, rate: float) -> float:
+    def _overrun_s(self) -> float:
         """When growing phases reach the limit."""
-        if not self._rules.enforced or self._slope_mib_s <= 0 or not self._running:
+        first, second = self._paces
+        slope_mib_s = first.slope_mib_s * first.rate + second.slope_mib_s * second.rate
+        if not self._rules.enforced or slope_mib_s <= 0 or not self._running:
             return math.inf
-        return self._now_s + max(0.0, self._host.limit_mib - self._used_mib) / (self._slope_mib_s * rate)
+        return self._now_s + max(0.0, self._host.limit_mib - self._used_mib) / slope_mib_s
 
     # -- memory --------------------------------------------------------------------------------------------
 
     def _bend(self, at: float, phase_id: int) -> None:
         """A phase has come to the next point of its course."""
-        self._done_s = max(self._done_s, at)
         live = self._running[phase_id]
+        live.pace.done_s = max(live.pace.done_s, at)
         live.bend += 1
         self._next_bend(live)
         self._count_memory(0.0)
@@ -235,15 +235,19 @@ class _Simulation:
     def _next_bend(self, live: Live) -> None:
         at = live.next_bend_s
         if at is not None:
-            heapq.heappush(self._bends, (at, live.phase.phase_id, live.turn))
+            heapq.heappush(live.pace.bends, (at, live.phase.phase_id, live.turn))
 
     def _count_memory(self, change_mib: float) -> None:
         """A phase came or went. Sums are made anew where they change with time, so that errors do not add up."""
         if not self._grows:
             self._used_mib = self._used_mib + change_mib if self._running else 0.0
         else:
-            self._used_mib = sum(live.held_mib(self._done_s) for live in self._running.values())
-            self._slope_mib_s = sum(live.slope_mib_s for live in self._running.values() if not live.stopped)
+            self._used_mib = sum(live.held_mib for live in self._running.values())
+            for pace in self._paces:
+                pace.slope_mib_s = 0.0
+            for live in self._running.values():
+                if not live.stopped:
+                    live.pace.slope_mib_s += live.slope_mib_s
         # What holds its peak from its start on is seen at its start: it is not taken for growth.
         at_once = change_mib > 0 and not self._grows and self._rules.sample_s is not None
         self._look_s = min(self._look_s, self._now_s if at_once else self._next_look_s())
@@ -251,7 +255,7 @@ class _Simulation:
     def _kernel(self, most_mib: float) -> None:
         """End the largest phase while there are more bytes than memory."""
         while self._rules.enforced and self._used_mib > most_mib and self._running:
-            worst = max(self._running.values(), key=lambda live: (live.held_mib(self._done_s), live.phase.phase_id))
+            worst = max(self._running.values(), key=lambda live: (live.held_mib, live.phase.phase_id))
             self._peak_mib = max(self._peak_mib, self._host.limit_mib)
             self._kernel_kills += 1
             self._ended_by_kernel.append(self._stop(worst.phase.phase_id))
@@ -271,7 +275,7 @@ class _Simulation:
             self._host.limit_mib - self._used_mib, longest_s=self._rules.sample_s or 0.0
         )
         suspects = sorted(self._running.keys() & self._policy.suspects)
-        cpu_s = tuple((phase_id, self._running[phase_id].done(self._done_s)) for phase_id in suspects)
+        cpu_s = tuple((phase_id, self._running[phase_id].done_s) for phase_id in suspects)
         self._look_s = math.inf
         if self._rules.sample_s is None and self._now_s > 0:
             self._feed(TimePassed(at_s=self._now_s))
@@ -299,7 +303,7 @@ class _Simulation:
         if not rests:
             self._all_seen_s = self._now_s
         seen = self._came if rests else self._running
-        sizes = tuple((each, self._running[each].held_mib(self._done_s)) for each in seen if each in self._running)
+        sizes = tuple((each, self._running[each].held_mib) for each in seen if each in self._running)
         self._came.clear()
         return sizes
 
@@ -336,6 +340,7 @@ class _Simulation:
             course=course_of(work, self._rules.growth),
             asked_s=self._now_s,
             queued_s=self._now_s,
+            pace=self._paces[0],
         )
         self._waiting[self._last_id] = live
         return live
@@ -351,43 +356,45 @@ class _Simulation:
             if not self._is_preprocessed_first(live):
                 self._send(live)
             return
-        live.started_s, live.from_s, live.killed = self._now_s, self._done_s, False
+        live.pace = self._paces[action.gives_way]
+        live.pace.at_work += 1
+        live.started_s, live.from_s, live.killed = self._now_s, live.pace.done_s, False
         live.stood_s = 0.0
         live.tries += 1
         live.turn += 1
         live.bend = 0
         self._running[action.phase_id] = live
         self._came.append(action.phase_id)
-        heapq.heappush(self._ends, (live.from_s + live.work_s, action.phase_id, live.turn))
+        heapq.heappush(live.pace.ends, (live.from_s + live.work_s, action.phase_id, live.turn))
         self._next_bend(live)
         self._count_memory(live.peak_mib)
 
     def _stand(self, live: Live, action: Suspend | Resume) -> None:
         """It stands still, or works again: what was foretold of it comes later."""
         if isinstance(action, Suspend):
-            live.stopped_at, live.stopped_s = self._done_s, self._now_s
+            live.stopped_at, live.stopped_s = live.pace.done_s, self._now_s
+            live.pace.at_work -= 1
             live.turn += 1
             self._suspended += 1
-            self._standing += 1
         else:
             self._goes_on(live)
-            heapq.heappush(self._ends, (live.from_s + live.work_s, live.phase.phase_id, live.turn))
+            heapq.heappush(live.pace.ends, (live.from_s + live.work_s, live.phase.phase_id, live.turn))
             self._next_bend(live)
         self._count_memory(0.0)
 
     def _goes_on(self, live: Live) -> None:
         if live.stopped_at is not None:
-            live.from_s += self._done_s - live.stopped_at
+            live.from_s += live.pace.done_s - live.stopped_at
             live.stood_s += self._now_s - live.stopped_s
             self._stood_s += self._now_s - live.stopped_s
-            self._standing -= 1
+            live.pace.at_work += 1
             live.stopped_at = None
 
     def _kill(self, live: Live) -> None:
         if not live.killed:
             live.killed = True
             self._kills += 1
-            after_s = self._rules.kill_s + self._rules.kill_s_per_gib * live.held_mib(self._done_s) / 1024
+            after_s = self._rules.kill_s + self._rules.kill_s_per_gib * live.held_mib / 1024
             heapq.heappush(self._kills_due, (self._now_s + after_s, live.phase.phase_id, live.tries))
 
     def _is_preprocessed_first(self, live: Live) -> bool:
@@ -409,14 +416,14 @@ class _Simulation:
     def _stop(self, phase_id: int) -> Live:
         live = self._running.pop(phase_id)
         self._goes_on(live)
+        live.pace.at_work -= 1
         self._count_memory(-live.peak_mib)
         return live
 
     def _over(self, live: Live, outcome: Outcome) -> None:
         """A phase has ended: the policy's turn, and then that of the phase's unit."""
         unit, phase_id = live.unit, live.phase.phase_id
-        done = live.done(self._done_s)
-        held_mib = live.peak_mib if outcome is Outcome.OK else live.highest_mib(self._done_s)
+        held_mib = live.peak_mib if outcome is Outcome.OK else live.highest_mib
         if self._rules.enforced:
             held_mib = min(held_mib, self._host.limit_mib)
         if outcome is Outcome.OK:
@@ -424,7 +431,7 @@ class _Simulation:
             if live.before is None:
                 unit.at += 1
         else:
-            self._lost_s += done
+            self._lost_s += live.done_s
             unit.tries += 1
         wall_s = live.work_s if live.node else self._now_s - live.started_s - live.stood_s
         live.queued_s = self._now_s
@@ -454,7 +461,7 @@ class _Simulation:
 
     def _back(self, live: Live) -> None:
         """It has run on another machine."""
-        live.from_s = self._done_s
+        live.from_s = live.pace.done_s
         self._over(live, Outcome.OK)
 
     def _note(self, live: Live) -> None:
@@ -504,6 +511,47 @@ class _Simulation:
             self._kernel(self._most_mib)
 
 
+class Pace(msgspec.Struct, eq=False):
+    """How fast phases of one priority work: a clock of their work, and what is foretold on it."""
+
+    done_s: float = 0.0
+    """the work that one has done which ran from the start"""
+    rate: float = 1.0
+    """work done in a second, at most 1"""
+    at_work: int = 0
+    """those that run and do not stand still"""
+    slope_mib_s: float = 0.0
+    """their growth for each second of work"""
+    ends: list[tuple[float, int, int]] = msgspec.field(default_factory=list)
+    bends: list[tuple[float, int, int]] = msgspec.field(default_factory=list)
+    """(when on this clock, which phase, in which of its turns)"""
+
+    end_s: float = math.inf
+    bend_s: float = math.inf
+    """when the first of them comes"""
+
+    def look_ahead(self, running: Mapping[int, Live], now_s: float) -> None:
+        """Never before now: of two that are due at once, the first may have taken the work done past the second."""
+        ends, bends = self.ends, self.bends
+        for due in (ends, bends):
+            while due and (due[0][1] not in running or running[due[0][1]].turn != due[0][2]):
+                heapq.heappop(due)
+        self.end_s = now_s + max(0.0, ends[0][0] - self.done_s) / self.rate if ends else math.inf
+        self.bend_s = now_s + max(0.0, bends[0][0] - self.done_s) / self.rate if bends else math.inf
+
+
+def share_cores(first: Pace, second: Pace, cores: int) -> None:
+    """As Linux does among processes of two nice values: by weight, and to none more than one core."""
+    if first.at_work + second.at_work <= cores:
+        first.rate = second.rate = 1.0
+        return
+    share = cores / (first.at_work + GIVEN_WAY * second.at_work)
+    first.rate = min(1.0, share)
+    second.rate = min(1.0, GIVEN_WAY * share)
+    if share > 1.0 and second.at_work:
+        second.rate = min(1.0, (cores - first.at_work) / second.at_work)
+
+
 class Opened(msgspec.Struct, eq=False):
     """A unit that the build tool has begun."""
 
@@ -524,10 +572,11 @@ class Live(msgspec.Struct, eq=False):
     course: Course
     asked_s: float
     queued_s: float
+    pace: Pace
     waited_s: float = 0.0
     tries: int = 0
     from_s: float = 0.0
-    """``_done_s`` when it started"""
+    """on its clock, when it started"""
     bend: int = 0
     """the last point of its course that is behind it"""
     started_s: float = 0.0
@@ -536,7 +585,7 @@ class Live(msgspec.Struct, eq=False):
     turn: int = 0
     """ends and bends that were foretold in another turn do not come"""
     stopped_at: float | None = None
-    """``_done_s`` when it was stopped for a while; None while it works"""
+    """on its clock, when it was stopped for a while; None while it works"""
     stopped_s: float = 0.0
     """when"""
     stood_s: float = 0.0
@@ -548,7 +597,7 @@ class Live(msgspec.Struct, eq=False):
 
     @property
     def next_bend_s(self) -> float | None:
-        """When the next point of its course comes, on the clock of ``from_s``; None when none comes before the end."""
+        """When the next point of its course comes, on its clock; None when none comes before the end."""
         if self.bend + 1 == len(self.course) or self.course[self.bend + 1][0] >= 1.0:
             return None
         return self.from_s + self.work_s * self.course[self.bend + 1][0]
@@ -558,21 +607,25 @@ class Live(msgspec.Struct, eq=False):
         """Growth for each second of work."""
         return self.peak_mib * slope(self.course, self.bend) / self.work_s
 
-    def held_mib(self, done_s: float) -> float:
-        """What it holds at ``done_s``, on the clock of ``from_s``."""
-        return self.peak_mib * held_share(self.course, self.bend, self._share(done_s))
+    @property
+    def held_mib(self) -> float:
+        """What it holds now."""
+        return self.peak_mib * held_share(self.course, self.bend, self._share)
 
-    def highest_mib(self, done_s: float) -> float:
-        """The most that it held until then."""
-        return self.peak_mib * highest_share(self.course, self.bend, self._share(done_s))
+    @property
+    def highest_mib(self) -> float:
+        """The most that it has held."""
+        return self.peak_mib * highest_share(self.course, self.bend, self._share)
 
     @property
     def stopped(self) -> bool:
         return self.stopped_at is not None
 
-    def done(self, done_s: float) -> float:
-        """Work done, at ``done_s`` on the clock of ``from_s``."""
-        return (done_s if self.stopped_at is None else self.stopped_at) - self.from_s
+    @property
+    def done_s(self) -> float:
+        """Work done."""
+        return (self.pace.done_s if self.stopped_at is None else self.stopped_at) - self.from_s
 
-    def _share(self, done_s: float) -> float:
-        return min(1.0, self.done(done_s) / self.work_s)
+    @property
+    def _share(self) -> float:
+        return min(1.0, self.done_s / self.work_s)

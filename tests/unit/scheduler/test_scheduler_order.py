@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from builddoctor.core.events import Admit, Decision, Fact, PhaseAsked, ShareSettled, TimePassed
+from builddoctor.core.events import Admit, Decision, Fact, PhaseAsked, ShareSettled, TimePassed, UnitBegan, UnitEnded
 from builddoctor.core.phase import Estimate, Phase, PhaseKind
 from builddoctor.estimation.estimator import LearningEstimator
 from builddoctor.scheduler.running_set import RISK
 from builddoctor.scheduler.scheduler import DRAIN_AFTER_S, LINGER_S, Scheduler
 from builddoctor.scheduler.wait_queue import FAR, NEAR
 from support.schedulers import handle, scheduler_of
-from unit.builders import TableEstimator, asked, ended, phase
+from unit.builders import TableEstimator, asked, ended, phase, unit
 
 
 class SpreadEstimator(TableEstimator):
@@ -52,6 +52,48 @@ def test_whoever_looks_changes_nothing() -> None:
         return scheduler.remaining_s(phase(3, PhaseKind.HOST, unit_id="unit"))
 
     assert left_s(looked_at=True) == left_s(looked_at=False)
+
+
+def giving_way(actions: list[Decision]) -> list[int]:
+    return [action.phase_id for action in actions if isinstance(action, Admit) and action.gives_way]
+
+
+def three_places(seconds: dict[int, float], *, units: int) -> Scheduler:
+    """A build whose tool has begun so many units; the first has ended, and none came in its place."""
+    scheduler = scheduler_of(TableEstimator(dict.fromkeys(seconds, 10.0), seconds), slots=3, budget_mib=1000)
+    for number in range(units):
+        feed(scheduler, UnitBegan(unit=unit(unit_id=f"unit{number}")))
+    feed(scheduler, UnitEnded(unit_id="unit0"))
+    return scheduler
+
+
+def test_what_runs_beside_the_unit_that_takes_longest_gives_way_to_it() -> None:
+    """Three on two cores get two thirds of one each, and the end of the build waits for that unit alone."""
+    scheduler = three_places({1: 60.0, 2: 5.0, 3: 4.0, 4: 70.0}, units=5)
+    assert giving_way(feed(scheduler, ask(1, "unit1"))) == []
+    assert giving_way(feed(scheduler, ask(2, "unit2"))) == [2]
+    assert giving_way(feed(scheduler, ask(3, "unit3"), 1.0)) == [3]
+    # What takes longer still gives way to none.
+    feed(scheduler, ended(2), 2.0)
+    assert giving_way(feed(scheduler, ask(4, "unit4"), 2.0)) == []
+
+
+def test_where_no_unit_takes_longer_than_all_others_together_none_gives_way() -> None:
+    """Then the cores are busy until the end, whoever gets them, and nobody is slower beside other programs."""
+    scheduler = three_places({1: 20.0} | dict.fromkeys(range(2, 13), 10.0), units=13)
+    for number in range(1, 13):
+        feed(scheduler, ask(number, f"unit{number}"))
+    begun = feed(scheduler, ended(2), 2.0)
+    assert (admitted(begun), giving_way(begun)) == ([4], [])
+
+
+def test_while_the_build_tool_starts_more_none_gives_way() -> None:
+    """What is still to come is not known."""
+    scheduler = three_places({1: 60.0, 2: 5.0}, units=3)
+    feed(scheduler, UnitBegan(unit=unit(unit_id="unit3")))
+    feed(scheduler, ask(1, "unit1"))
+    begun = feed(scheduler, ask(2, "unit2"))
+    assert (admitted(begun), giving_way(begun)) == ([2], [])
 
 
 def test_the_places_beyond_cores_are_for_short_phases() -> None:

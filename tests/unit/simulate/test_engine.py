@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
 from builddoctor.core.events import (
     Admit,
+    Decision,
     Fact,
     Kill,
     KillReason,
@@ -20,8 +23,9 @@ from builddoctor.core.events import (
 from builddoctor.core.phase import Outcome, PhaseKind
 from builddoctor.core.plan import PlanNode
 from builddoctor.estimation.estimator import LearningEstimator
+from builddoctor.gates.gate_program import NICE
 from builddoctor.simulate.baselines import NO_ESTIMATE, FixedJobs, fixed
-from builddoctor.simulate.engine import simulate
+from builddoctor.simulate.engine import GIVEN_WAY, simulate
 from builddoctor.simulate.result import Host, Result, Rules
 from builddoctor.simulate.shipped import ExactEstimator, scheduler
 from builddoctor.simulate.with_nodes import WAY_S, all_seen, with_ways
@@ -84,6 +88,30 @@ def test_more_phases_than_cores_share_them_evenly() -> None:
     result = fixed(build([(10, 2)], [(10, 2)], [(10, 2)]), host(cores=2), 3)
     assert result.makespan_s == pytest.approx(3.0)
     assert result.mean_running == pytest.approx(3.0)
+
+
+class Giving(FixedJobs):
+    """All but the first phase give way."""
+
+    def handle(self, event: Fact) -> Sequence[Decision]:
+        return [
+            msgspec.structs.replace(each, gives_way=each.phase_id > 1) if isinstance(each, Admit) else each
+            for each in super().handle(event)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("cores", "first_s", "last_s"), [(3, 10.0, 10.0), (2, 10.0, 15.0), (1, 10.0 + 2 * 10.0 * GIVEN_WAY, 30.0)]
+)
+def test_phases_that_give_way_get_what_is_left_of_the_cores(cores: int, first_s: float, last_s: float) -> None:
+    """Nobody gets more than one, and on one core they go on, slower."""
+    done = simulate(build([(100, 10)], [(100, 10)], [(100, 10)]), Giving(), host(cores), UNSEEN)
+    assert [each.ended_s for each in done.phases] == pytest.approx([first_s, last_s, last_s])
+
+
+def test_what_the_kernel_gives_at_that_priority_is_what_is_simulated() -> None:
+    """``sched_prio_to_weight`` (kernel/sched/core.c): 1024 at 0 and 335 at 5."""
+    assert (NICE, GIVEN_WAY) == (5, 335 / 1024)
 
 
 def test_the_build_tool_opens_units_in_order_up_to_its_jobs() -> None:
