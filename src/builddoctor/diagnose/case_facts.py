@@ -97,6 +97,7 @@ _SAYS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[str]], ...] = tuple(
         # The surest first: what is found first of a name stays.
         ("nvcc", (b"tools, release",), r"Cuda compilation tools, release (\d{1,2}\.\d)"),
         ("nvcc", (b"identification is NVIDIA",), r"CUDA compiler identification is NVIDIA (\d{1,2}\.\d)"),
+        ("nvcc", (b"nvcc version",), r"\bnvcc version\W{1,3}(\d{1,2}\.\d)"),
         ("nvcc", (b"detected CUDA version",), r"detected CUDA version \((\d{1,2}\.\d)"),
         ("nvcc", (b"Found CUDA",), r"Found CUDA(?:Toolkit)?: .{1,300}\(found (?:suitable )?version \"(\d{1,2}\.\d)"),
         ("nvcc", (b"/bin/nvcc",), r"/(?:cuda|CUDA)[-/](\d{1,2}\.\d)[\d.]{0,8}\S{0,30}/bin/nvcc"),

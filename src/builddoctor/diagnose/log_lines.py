@@ -191,6 +191,12 @@ _BOLD = re.compile(r"^\*\*([^*].*[^*])\*\*$|\*\*(?=(?:fatal )?error\b)|^\*\*(?=[
 _CODE = re.compile(r"^`([^`]+)`$")
 """and as they quote a single one"""
 
+TYPED_AT = (
+    r"(?:\([\w ./~-]{1,40}\) ?)?"
+    r"(?:(?:PS )?[A-Za-z]:\\[^<>|]{0,200}>|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#%>]{0,150}[$#%>])"
+)
+"""a prompt of a shell that a person had, and no short one, which CI prints too"""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff]+")
 
 _ISO_TIME = r"\d{4}(?:-\d\d-\d\d|/\d\d/\d\d)[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
@@ -215,6 +221,8 @@ _PREFIXES = (
     r"#\d{1,4} (?:\d{1,6}\.\d{1,4}(?: |$))?",
     # four digits in all, and more from a thousand seconds on
     r"(?:\d\.\d{3}|\d\d\.\d\d|\d{3,6}\.\d|\d{1,6}\.\d{3,4}) ",
+    # TheRock's logs of one part: the seconds
+    r"\d{1,6}\.\d\t",
     r"=> => # ",
     # a logger that hands on what a tool said
     r"\[(?:FATAL|ERROR|WARN(?:ING)?|INFO|DEBUG) {0,4}\]:? {1,8}(?=[\w./+-]{1,200}(?::\d{1,6}){0,2}: |nvcc \w{4,8} +:)",

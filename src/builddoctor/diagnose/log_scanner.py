@@ -19,6 +19,7 @@ from builddoctor.core.verdict import Finding, Weight
 from builddoctor.diagnose.catalogue import Entry
 from builddoctor.diagnose.log_lines import (
     BLOCK,
+    TYPED_AT,
     Lines,
     Quote,
     Sieve,
@@ -195,7 +196,8 @@ class Scanner:
                 if known.count >= MOST_COUNTED:
                     continue
                 if match := next(filter(None, map(known.pattern.search, quoted)), None):
-                    if not self._fits(known, block, start):
+                    around = self._fits(known, block, start)
+                    if around is None:
                         continue
                     if self._tries(block, start):
                         self._tried.add(line)
@@ -203,7 +205,7 @@ class Scanner:
                         self._open.append(_Open(known, match, line, match.string, _indent(raw)))
                         found += self._continued(block[block.index(b"\n", start) + 1 :], self._open[-1:])
                         break
-                    found += known.took(_finding(known.entry, match, line, match.string))
+                    found += known.took(_finding(known.entry, match, line, match.string, around))
                     if known.count == MOST_COUNTED:
                         self._forget(place)
                     break
@@ -239,11 +241,12 @@ class Scanner:
                 found += each.known.took(each.finding())
         return found
 
-    def _fits(self, known: _Known, block: bytes, start: int) -> bool:
-        """What must stand before and after does."""
+    def _fits(self, known: _Known, block: bytes, start: int) -> list[re.Match[str]] | None:
+        """What must stand before and after does: what was found after it; None where one of them does not."""
         if known.after and not self._preceded(known.after, block, start):
-            return False
-        return not known.below or self._followed(known.below, block, start)
+            return None
+        below = self._followed(known.below, block, start) if known.below else None
+        return None if known.below and below is None else [below] if below is not None else []
 
     def _preceded(self, after: re.Pattern[str], block: bytes, start: int) -> bool:
         """One of the lines before has what must stand before."""
@@ -251,10 +254,10 @@ class Scanner:
         lines = [*self._before, *near][-LINES_BEFORE:]
         return any(after.search(text_of(line)) for line in lines)
 
-    def _followed(self, below: re.Pattern[str], block: bytes, start: int) -> bool:
-        """One of the lines after has what must stand there."""
+    def _followed(self, below: re.Pattern[str], block: bytes, start: int) -> re.Match[str] | None:
+        """What the first of the lines after that has what must stand there says."""
         near = block[start : start + LONGEST_BELOW].split(b"\n", LINES_BELOW + 1)[1 : LINES_BELOW + 1]
-        return any(below.search(text_of(line)) for line in near)
+        return next(filter(None, (below.search(text_of(line)) for line in near)), None)
 
     def _tries(self, block: bytes, start: int) -> bool:
         """The command right before compiles a file that was made to try something out, as a check for a flag does."""
@@ -403,13 +406,15 @@ class _Open:
             last = next((place for place, deeper in enumerate(inner) if not deeper), len(texts))
             return [text for text in texts[first:last] if text], last < len(texts)
         ends = (place for place, text in enumerate(texts) if place > first and (not text or _BEGINS.match(text)))
-        last = next(ends, len(texts))
-        last = min(last, MESSAGE_LINES)
+        typed = (place for place, text in enumerate(texts) if _TYPED.match(text))
+        last = min(next(ends, len(texts)), next(typed, len(texts)), MESSAGE_LINES)
         return texts[first:last], last + 1 < len(texts)
 
 
 _BEGINS = re.compile(r"thread '|note: |warning: |error(?:\[|: )|stack backtrace:$")
 """what follows a message of Rust's with no empty line between"""
+_TYPED = re.compile(rf"{TYPED_AT} ?[\w./\\~-]")
+"""a command that was typed next: it is of no message"""
 
 
 def _indent(line: bytes) -> int:

@@ -77,12 +77,17 @@ def package_of(said: Mapping[str, str]) -> SystemPackage | None:
     (``tool``)."""
     for group, field in _FIELDS:
         name = said.get(group, "")
+        names = [name]
         if group == "library":
-            name = re.sub(r"\A(?:-l|lib(?=\w))|-(?:vc|mt|gd|x64|x32).*|\.(?:so|dylib|dll|lib|a)\b.*", "", name)
-        for each in load_packages() if name else ():
-            pattern = getattr(each, field)
-            if pattern and re.fullmatch(pattern, name):
-                return each
+            # Some packages hold an old version alone: ``tinfo.so.5``.
+            versioned = re.search(r"(?:\A|/)lib([\w+-]{1,60}\.so\.\d[\d.]*)\Z", name)
+            plain = re.sub(r"\A(?:-l|lib(?=\w))|-(?:vc|mt|gd|x64|x32).*|\.(?:so|dylib|dll|lib|a)\b.*", "", name)
+            names = [*([] if versioned is None else [versioned[1]]), plain]
+        for wanted in names if name else ():
+            for each in load_packages():
+                pattern = getattr(each, field)
+                if pattern and re.fullmatch(pattern, wanted):
+                    return each
     return None
 
 

@@ -14,6 +14,7 @@ NVCC = (
 )
 SIGNAL_9 = "nvcc error   : '{tool}' died due to signal 9 (Kill signal)"
 STOPPED = "ninja: build stopped: subcommand failed."
+BACKEND = "ERROR Backend subprocess exited when trying to invoke build_wheel"
 TOP = "    PID USER      PR  NI    VIRT    RES    SHR S  %CPU  %MEM     TIME+ COMMAND"
 
 
@@ -419,6 +420,35 @@ def test_two_lines_side_by_side_that_both_may_be_the_reason_are_both_said() -> N
     assert verdict.why == f"the build itself says: {said[0]}; below it: {said[1]}"
     verdict = told("rm: a: Permission denied", "rm: b: Permission denied")
     assert verdict.why == "the build itself says: rm: a: Permission denied"
+
+
+def test_an_exception_that_says_nothing_is_told_with_the_line_of_source_that_raised_it() -> None:
+    """Its name alone is in every failure, and a command that was typed after it is none of its words."""
+    frames = [
+        "Traceback (most recent call last):",
+        '  File "setup.py", line 4, in <module>',
+        '    assert mode == "ALL"',
+    ]
+    marks = "           ^^^^^^^^^^^^^^^"
+    verdict = told(*frames, marks, "AssertionError", "", r"(env) E:\src>set MODE=ALL", "", r"(env) E:\src>python x.py")
+    assert verdict.why == 'the build itself says: AssertionError; above it: assert mode == "ALL"'
+
+
+def test_the_words_of_a_warning_of_cmakes_are_not_the_reason() -> None:
+    """What a frontend hands on begins with warnings; none of them ended the build."""
+    warning = ["CMake Warning at cuda.cmake:33 (message):", "  torch is not compatible with `FOO` and ignores it", ""]
+    raised = "subprocess.CalledProcessError: Command '['cmake', '--build', '.']' returned non-zero exit status 1."
+    frame = ['File "/usr/lib/python3.12/subprocess.py", line 413, in check_call', "  raise CalledProcessError(x)"]
+    hint = "hint: This usually indicates a problem with the package or the build environment."
+    verdict = told("[stderr]", *warning, "Traceback (most recent call last):", *frame, raised, "", hint)
+    assert verdict.root == f"line 8: {raised}"
+    assert verdict.fixes[0].command == "uv pip install -v . 2>&1 | tee build.log; builddoctor explain build.log"
+
+
+def test_how_to_get_the_reason_is_said_in_the_words_of_what_started_the_build() -> None:
+    """`pip install -v` would not do it again where `python -m build` was typed."""
+    lines = [STOPPED, "RuntimeError: Error compiling objects for extension", "", BACKEND]
+    assert told(*lines).fixes[0].command.startswith("python -m build --wheel 2>&1 | tee build.log")
 
 
 def test_an_exception_of_setup_py_is_the_root_where_nothing_inner_failed() -> None:

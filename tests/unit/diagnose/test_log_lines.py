@@ -57,6 +57,7 @@ KILLED = "nvcc error   : 'cicc' died due to signal 9 (Kill signal)"
         "stderr: {}",
         "STDOUT: {}",
         "0: [12:34:56] \x1b[31m{}\x1b[0m\r",
+        "12.8\t{}",
     ],
 )
 def test_what_others_put_around_a_line_is_taken_away(line: str) -> None:

@@ -10,17 +10,13 @@ from __future__ import annotations
 import re
 
 from builddoctor.core.verdict import Finding, Weight
-from builddoctor.diagnose.log_lines import Quote
+from builddoctor.diagnose.log_lines import TYPED_AT, Quote
 from builddoctor.diagnose.log_scanner import Reading
 
-_TYPED_AT = (
-    r"(?:\([\w ./~-]{1,40}\) ?)?"
-    r"(?:(?:PS )?[A-Za-z]:\\[^<>|]{0,200}>|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#%>]{0,150}[$#%>])"
-)
-_PROMPT = rf"(?:{_TYPED_AT}|(?:\([\w ./~-]{{1,40}}\) ?)?[$%])"
+_PROMPT = rf"(?:{TYPED_AT}|(?:\([\w ./~-]{{1,40}}\) ?)?[$%])"
 """CI prints the short ones, too"""
 _WAITS = re.compile(_PROMPT)
-_TYPED = re.compile(rf"{_TYPED_AT} ?[\w./\\~-]")
+_TYPED = re.compile(rf"{TYPED_AT} ?[\w./\\~-]")
 _COMMAND = re.compile(rf"{_PROMPT} ?[\w./\\~-]")
 _ASKS = re.compile(
     rf"{_PROMPT} ?(?:(?:nvidia-smi|which|where|whereis|ls|dir|uname|lsb_release|printenv)\b"

@@ -131,7 +131,7 @@ BARE = re.compile(
 """it says that something failed, and nothing of why: what does say why is the better line"""
 
 NO_REASON = re.compile(
-    r"(?i)warning\b|\bnote: |^-- |^checking |\bError \d+$"
+    r"(?i)warning\b|\bwarnings\.warn\(|\bnote: |^-- |^checking |\bError \d+$"
     r"|\b(?:no|0) (?:errors?|failures?|failed|(?:tests?|packages?) failed|broken|problems?|conflicts?|crash\w*"
     r"|duplicates?)\b"
     r"|\bexit (?:code|status)\b|\bnon-zero\b|\bunfinished jobs\b|\brecipe for target\b"

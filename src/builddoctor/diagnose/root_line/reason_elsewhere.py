@@ -79,6 +79,12 @@ _SAYS_MORE: tuple[tuple[re.Pattern[str], str, str], ...] = (
         f"docker build --progress=plain --no-cache . {_KEEP}",
     ),
 )
+_UVS = re.compile(r"The build backend returned an error|^hint: This usually indicates a problem with the package")
+_OF_BUILD = re.compile(r"\bBackend subprocess exited when trying to invoke \w")
+_PRINTED = (
+    "what the compiler said stands above what is here, below a line that begins with FAILED: copy that, or run it"
+    " again and keep all"
+)
 _ANY = "the reason stands above what is here. Run it again, with one job where it has several, and keep all it prints"
 
 
@@ -126,6 +132,10 @@ def _said_again(root: Finding, reading: Reading) -> Fix:
     for says, text, command in _SAYS_MORE:
         if says.search(root.text):
             return Fix(text=text, command=command)
+    if any(_OF_BUILD.search(each) for each in texts):
+        return Fix(text=_PRINTED, command=f"python -m build --wheel {_KEEP}")
+    if any(_UVS.search(each) for each in texts):
+        return Fix(text=_PRINTED, command=f"uv pip install -v . {_KEEP}")
     if any(_PIPS.search(each) for each in texts):
         package = next((found["package"] for each in texts if (found := _WHEEL_OF.search(each))), "")
         what = shell_word(package) if package else "."

@@ -30,6 +30,7 @@ from builddoctor.diagnose.root_line.line_words import (
     is_command,
     tells,
 )
+from builddoctor.diagnose.root_line.tracebacks import without_frames
 from builddoctor.diagnose.root_line.wrappers import handed_on, wraps
 
 NEAR = 20
@@ -38,6 +39,9 @@ LINES_ABOVE = 2
 """before what ended: what was printed last"""
 
 LAST_WORD = "compilation-terminated"
+
+_CMAKE_WARNS = re.compile(r"CMake (?:Deprecation )?Warning\b")
+_STACK = re.compile(r"Call Stack \(most recent call first\)")
 
 NINJA = "FAILED: "
 _SAYS_BELOW = re.compile(rf"{NINJA}|(?:error|Error|ERROR): ")
@@ -81,7 +85,7 @@ def said_near(reading: Reading, line: int, *, reasons_alone: bool = False) -> Fi
     after its own line and the command."""
     kept = KeptLines(reading)
     known = {each.line for each in reading.findings}
-    others = [each for each in kept.all if each.line not in known and not wraps(each.text)]
+    others = [each for each in _no_warnings(kept.all) if each.line not in known and not wraps(each.text)]
     handed = handed_on(others)
     before = [each for each in others if each.line < line][-NEAR:]
     after = _below_step(kept, others, line)
@@ -91,9 +95,21 @@ def said_near(reading: Reading, line: int, *, reasons_alone: bool = False) -> Fi
     if reasons_alone and (stopped := _stopped_before(reading, handed[-1].line if handed else line)) is not None:
         return stopped
     # In no known words.
-    printed = handed or _printed_by_step(kept, others, after, line)
+    printed = without_frames(handed) or _printed_by_step(kept, others, after, line)
     said = [each for each in printed if WORDS.search(each.text) and not NO_REASON.search(each.text)]
     return shown(said[-1]) if said else None
+
+
+def _no_warnings(lines: Sequence[Quote]) -> Iterator[Quote]:
+    """Without the messages of CMake's warnings, as far as no empty line stands in them, and the stack below them."""
+    last = 0
+    for each in lines:
+        within = each.line == last + 1 or (_STACK.match(each.text) is not None and each.line <= last + 2)
+        if _CMAKE_WARNS.match(each.text) or (last and within):
+            last = each.line
+        else:
+            last = 0
+            yield each
 
 
 def _below_step(kept: KeptLines, others: Sequence[Quote], line: int) -> list[Quote]:

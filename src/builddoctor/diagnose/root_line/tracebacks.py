@@ -20,6 +20,7 @@ _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:: \S|:?$)"
 _RAISED = re.compile(r"raise \w|assert |(?:sys\.)?exit\(.{0,4}[\"']")
 _UNDERLINES = re.compile(r"[\^~ ]+$|[)\]}]")
 LINES_OF_A_FRAME = 4
+_NAME_ALONE = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Exit):?$")
 
 _ABOVE_FRAMES = re.compile(r"[A-Z]\w{0,60}(?:Error|Exception|Exit)\b.{0,300}:$")
 LAST_LINES = 3
@@ -49,12 +50,31 @@ def _below_frame(below: Sequence[Quote]) -> Quote | None:
     return next(iter((*exceptions, *statements, *others)), None)
 
 
+def source_of_bare(said: str, above: Sequence[Quote]) -> Quote | None:
+    """Of an exception that says nothing but its name: the line of source that raised it, else the frame."""
+    if not _NAME_ALONE.match(said):
+        return None
+    near = [each for each in above[-LINES_OF_A_FRAME:] if not _UNDERLINES.match(each.text)]
+    return near[-1] if any(map(_is_frame, near[-2:])) else None
+
+
 def raised_above_frames(lines: Sequence[Quote]) -> Quote | None:
     """Of a log that ends within the frames of a traceback whose exception stands above them, as SCons prints it."""
     if not any(map(_is_frame, lines[-LAST_LINES:])):
         return None
     above = [each for each, below in pairwise(lines) if _is_frame(below) and _ABOVE_FRAMES.search(each.text)]
     return above[-1] if above else None
+
+
+def without_frames(lines: Sequence[Quote]) -> list[Quote]:
+    """Those that are no frame of a traceback, and no line of source that stands below one."""
+    told, sources = [], 0
+    for each in lines:
+        if _is_frame(each):
+            sources = each.line + 1
+        elif each.line > sources and not _UNDERLINES.match(each.text):
+            told.append(each)
+    return told
 
 
 def before_traceback(lines: Sequence[Quote]) -> Sequence[Quote]:

@@ -20,7 +20,7 @@ from builddoctor.diagnose.root_line.line_words import BARE, CALLED, LACKS, MATTE
 from builddoctor.diagnose.root_line.log_end import BANNER, said_last
 from builddoctor.diagnose.root_line.reason_elsewhere import only_failed
 from builddoctor.diagnose.root_line.reasons import reasons, said_near
-from builddoctor.diagnose.root_line.tracebacks import HEADER, before_traceback, raised
+from builddoctor.diagnose.root_line.tracebacks import HEADER, before_traceback, raised, source_of_bare
 from builddoctor.diagnose.root_line.wrappers import wraps
 
 LINES_NEXT = 2
@@ -87,6 +87,8 @@ def _of_nothing(found: Finding, reading: Reading) -> Finding:
 def said_beside(root: Finding, reading: Reading) -> list[tuple[str, str]]:
     """What may be the reason as well, right next to the root line: ``("above", text)``, or ``("below", text)``."""
     kept = KeptLines(reading)
+    if (source := source_of_bare(root.text, kept.above(root.line))) is not None:
+        return [("above", source.text)]
     above, below = kept.above(root.line)[-1:], kept.below(root.line)[:1]
     near = [("above", each) for each in above] + [("below", each) for each in below]
     return [(where, each.text) for where, each in near if _may_be_it(each, root)][:1]
