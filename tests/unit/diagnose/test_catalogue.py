@@ -40,6 +40,7 @@ BEFORE = {
     "print-of-python-2": "    print 'Found compiler'\n",
     "pip-download-killed": "  Downloading https://x/torch-2.0.0-cp310-cp310-linux_x86_64.whl (1826.1 MB)\n",
     "torch-not-in-build": '  File "/tmp/pip-build-env-1/overlay/lib/setuptools/build_meta.py", line 317\n',
+    "no-gpu-for-torch-of-build": '  File "/tmp/pip-build-env-1/overlay/lib/setuptools/build_meta.py", line 317\n',
     "torch-not-in-uvs-build": '  File "/home/u/.cache/uv/builds-v0/.tmp1/lib/setuptools/build_meta.py", line 331\n',
     "cmake-message-not-found": "CMake Error at CMakeLists.txt:12 (message):\n",
     "cmake-message-asks-for-variable": "CMake Error at CMakeLists.txt:12 (message):\n",
