@@ -48,6 +48,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """the build was started by it"""
     library_first: str = ""
     """the first library of a link whose libraries stand before the objects"""
+    left_out: str = ""
+    """the library that has a symbol which only others bring along, without lib and .so"""
     bazel: bool = False
     mac_r: bool = False
     """an extension of R for macOS is linked"""
@@ -137,6 +139,7 @@ _SAYS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[str]], ...] = tuple(
         # Not an end of a line in what Python wrote as it is in a source: 'failed:\\n'.
         ("drive", (b":\\",), r"(?:(?<![A-Za-z])|(?<=-I)|(?<=-L))([A-Za-z]):\\"),
         ("python_2", (b"python2.",), r"/python(2\.\d)(?=[/\s'\"]|\Z)"),
+        ("left_out", (b"DSO missing",), r"\blib([\w.+-]{1,60}?)\.so[\d.]{0,12}: error adding symbols: DSO missing"),
         ("cub_folder", (b"/cub-",), r"-I(/\S{0,200}/cub-\d[\w.]{0,10})(?=[\s'\"]|\Z)"),
         (
             "library_first",
@@ -248,6 +251,7 @@ class CaseTable:
             conda="conda" in self._marks,
             sudo="sudo" in self._marks,
             library_first=said.get("library_first", ""),
+            left_out=said.get("left_out", ""),
             bazel="bazel" in self._marks,
             mac_r="mac_r" in self._marks,
             torch_builds="torch_builds" in self._marks,

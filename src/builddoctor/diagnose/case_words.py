@@ -51,6 +51,8 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "cub_folder": case.cub_folder,
         "cudatoolkit_asked": case.cudatoolkit,
         "library_first": case.library_first,
+        "left_out": "" if case.left_out in _OF_C else case.left_out,
+        "left_out_unsaid": "the C library" if case.left_out in _OF_C else "",
         "in_bazel": "Bazel" if case.bazel and "gcc_part" in said else "",
         "r_gfortran": "R for macOS" if case.mac_r and _OF_GFORTRAN.match(said.get("library", "")) else "",
         "free_threaded_library": library if re.match(r"python3\d{2}t", library := said.get("library", "")) else "",
@@ -128,6 +130,9 @@ _CUDA_OF_STD = {"CUDA14": (9, 0), "CUDA17": (11, 0), "CUDA20": (12, 0)}
 
 _OF_GNU = re.compile(r'"(__(?:asm__|volatile__|attribute__|restrict__|builtin_\w{1,40}|sync_\w{1,40}|int128(?:_t)?))"')
 """names that gcc and clang have, as nvcc's front end says that they are unknown"""
+
+_OF_C = frozenset(("", "c", "dl", "m", "pthread", "rt"))
+"""libraries of the C library; the empty name: the log does not say which"""
 
 _OF_GFORTRAN = re.compile(r"-l(?:gfortran|quadmath)\Z")
 
