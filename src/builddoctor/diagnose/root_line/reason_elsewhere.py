@@ -17,8 +17,8 @@ from builddoctor.diagnose.root_line.kept_lines import KeptLines
 from builddoctor.diagnose.root_line.line_words import BARE
 from builddoctor.diagnose.root_line.wrappers import is_wrapper
 
-LINES_NEXT = 12
-"""from the root line, in which a tool names the file that holds the reason"""
+LINES_NEXT = 24
+"""from the root line, in which a tool names the file that holds the reason: Portage prints its own stack before that"""
 
 _ONLY_FAILED = re.compile(
     r"(?:[\w./-]{0,100}make|scons)(?:\[\d{1,4}\])?: \*\*\* \[.{1,400}\] \w{3,12} -?\d{1,5}$|^ninja: build stopped"
@@ -30,6 +30,7 @@ _ONLY_FAILED = re.compile(
     r"(?:code|status|value):? ?'?(?:\d{1,5}|0x\w{1,8})\b.{0,20}$"
     r"|\bexit(?:ed with)?:? (?:code:? )?\d{1,3}\.?$|^error: failed-wheel-build|^(?:ELIFECYCLE|canceled)\b"
     r"|^Error! Bad return status for module|\bBuild step for \S{1,80} failed: \d|\bfatal error U1077\b"
+    r"|^-- Configuring incomplete, errors occurred|^CMake (?:Generate|Configure) step failed"
     r"|\berror MSB6006\b|\bJob failed: exit |\bmarked build as failure$|\bexec returned: \d{1,3}$"
     r"|\blinker command failed with exit code \d{1,3}\b"
 )
@@ -49,6 +50,11 @@ _NIX_LOG = re.compile(r"\bnix log (?P<file>/nix/store/[\w.+-]{1,200}\.drv)")
 _CONFIGURES_OWN = re.compile(r"(?:config|CMakeError|CMakeOutput)\.log$|ConfigureLog\.yaml$")
 """logs of many tests of which most may fail: only their end matters"""
 
+_OF_SUCCESS = "CMakeOutput.log"
+"""what was tried out and worked"""
+_FROM_ANYWHERE = re.compile(r"[/~]|[A-Za-z]:")
+_OF_CMAKE = re.compile(r"-- Configuring incomplete|CMake \w{1,12} step failed")
+
 _KEEP = "2>&1 | tee build.log; builddoctor explain build.log"
 
 _PIPS = re.compile(
@@ -67,6 +73,11 @@ _SAYS_MORE: tuple[tuple[re.Pattern[str], str, str], ...] = (
         re.compile(r"make(?:\[\d{1,4}\])?: \*\*\* |recipe for target"),
         "make says only which step failed. With one job, what the compiler said of it stands right above make's line",
         f"make -j1 {_KEEP}",
+    ),
+    (
+        _OF_CMAKE,
+        "cmake says above that what it stopped at, as `CMake Error at`, and its log files mostly lack it: keep all",
+        f"cmake -S . -B build {_KEEP}",
     ),
     (
         re.compile(r"^error: could not compile|custom build command|cargo"),
@@ -96,14 +107,17 @@ def only_failed(found: Finding) -> bool:
 def fixes_of_reason(root: Finding, reading: Reading) -> list[Fix]:
     """How to come by the reason: the file that holds it, and how what failed is made to say more, where it did not
     say enough. Empty where neither is known."""
-    # One that can be opened from anywhere is better than a name.
-    files = sorted(_files(root, reading), key=lambda file: not re.match(r"[/~]|[A-Za-z]:", file))
+    # One that can be opened from anywhere is better than a name, and one that is named near by than one further off.
+    found = sorted(_files(root, reading), key=lambda each: (not _FROM_ANYWHERE.match(each[1]), each[0]))
+    files = [file for _, file in found]
     nothing_said = only_failed(root)
     named = [_fix_of_file(file, "the reason" if nothing_said else "more of it") for file in files[:1]]
-    return [*named, *([_said_again(root, reading)] if nothing_said else [])]
+    again = [_said_again(root, reading)] if nothing_said else []
+    return [*again, *named] if _OF_CMAKE.match(root.text) else [*named, *again]
 
 
-def _files(root: Finding, reading: Reading) -> Iterator[str]:
+def _files(root: Finding, reading: Reading) -> Iterator[tuple[int, str]]:
+    """How far off, and which."""
     kept = KeptLines(reading)
     announced = False
     for each in kept.all:
@@ -111,8 +125,8 @@ def _files(root: Finding, reading: Reading) -> Iterator[str]:
             continue
         found = _NIX_LOG.search(each.text) or _NAMES_LOG.search(each.text)
         found = found or (_PATH_ALONE.match(each.text) if announced else None)
-        if found is not None:
-            yield found["file"]
+        if found is not None and not found["file"].endswith(_OF_SUCCESS):
+            yield abs(each.line - root.line), found["file"]
         announced = _ANNOUNCES.search(each.text) is not None
 
 

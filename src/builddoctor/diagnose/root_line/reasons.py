@@ -44,7 +44,7 @@ _CMAKE_WARNS = re.compile(r"CMake (?:Deprecation )?Warning\b")
 _STACK = re.compile(r"Call Stack \(most recent call first\)")
 
 NINJA = "FAILED: "
-_SAYS_BELOW = re.compile(rf"{NINJA}|(?:error|Error|ERROR): ")
+_SAYS_BELOW = re.compile(rf"{NINJA}|(?:error|Error|ERROR): |==> Error: ProcessError: ")
 _NINJAS_OWN = re.compile(rf"\[\d{{1,6}}/\d{{1,6}}\] |ninja: |{NINJA}|Traceback |^\[end of output\]")
 _COMMAND = re.compile(r" -\w|&&|(?:^|[\w/\\])\S*\.\w{1,4}$")
 

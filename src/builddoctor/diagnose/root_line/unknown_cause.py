@@ -35,6 +35,11 @@ _PHASE = re.compile(r"^\* ERROR: \S{1,200} failed \(\w{1,20} phase\):$")
 """Portage: what the package itself says stands below it"""
 _TITLE = re.compile(r"#?[=*-]{3,}\W{0,3}(?:ERROR|[Ee]rror)\b.{0,150}[=*-]{3,}#?$")
 """opam's and Julia's: a headline between rulers"""
+_NUMBER = re.compile(r"\d{1,7} {4,}")
+"""Spack numbers the lines that it quotes of a log"""
+_RULER = re.compile(rf"(?:{_NUMBER.pattern})?[-=*#_]{{8,}}$")
+_NO_MORE = re.compile(r"^configure: error: (?:[Cc]annot continue|[Aa]borting|[Gg]iving up)[.! ]*$")
+_CONFIGURES_WARNING = "configure: WARNING: "
 _CONTINUES = re.compile(
     r"\bmake\b|^ninja: |recipe for target|^raise |^\W{0,3}\w{0,12}\W{0,3}$|\b(?:INFO|NOTE)\b|:$|^exit code"
     r"|no error message"
@@ -45,7 +50,8 @@ _CONTINUES = re.compile(
 def some_line(reading: Reading, facts: LogFacts) -> Finding:
     """To begin with: the root line, what stands near the end, or whatever there is."""
     found = root_line(reading, facts, None) or said_near(reading, reading.lines + 1) or _any_wrong(reading)
-    return _of_nothing(_below_label(found, reading), reading)
+    said = _warned_before(_in_box(_below_label(found, reading), reading), reading)
+    return _unnumbered(_of_nothing(said, reading))
 
 
 def _any_wrong(reading: Reading) -> Finding:
@@ -72,6 +78,32 @@ def _below_label(found: Finding, reading: Reading) -> Finding:
     named = headline or TOOLS_OWN.match(below.text)
     says = banner or _PHASE.match(found.text) or (named and speaks_of_failure(below.text))
     return shown(below) if says else found
+
+
+def _in_box(found: Finding, reading: Reading) -> Finding:
+    """Of a headline between two rulers, as PETSc's configure prints: what stands below the second one."""
+    kept = KeptLines(reading)
+    around = kept.text(found.line - 1), kept.text(found.line + 1)
+    below = next((each for each in kept.below(found.line + 1)[:1] if not _RULER.match(each.text)), None)
+    if below is None or below.line != found.line + 2 or not all(map(_RULER.match, around)):
+        return found
+    return shown(below)
+
+
+def _unnumbered(found: Finding) -> Finding:
+    """Without the number that a quoted line of another log has."""
+    text = _NUMBER.sub("", found.text, count=1) if _NUMBER.match(found.text) else found.text
+    return found if text == found.text else shown(Quote(line=found.line, text=text))
+
+
+def _warned_before(found: Finding, reading: Reading) -> Finding:
+    """Of a configure script that only says that it stops: the first of the warnings right above, which say why."""
+    if not _NO_MORE.match(found.text):
+        return found
+    kept, line = KeptLines(reading), found.line
+    while kept.text(line - 1).startswith(_CONFIGURES_WARNING):
+        line -= 1
+    return found if line == found.line else shown(Quote(line=line, text=kept.text(line)))
 
 
 def _of_nothing(found: Finding, reading: Reading) -> Finding:

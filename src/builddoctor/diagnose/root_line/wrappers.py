@@ -77,6 +77,10 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"^(?:error: )?(?:cannot build derivation .{1,300} couldn't be built|\d{1,4} dependenc\w{1,3} of derivation ')",
         r"\bbuild of [`'\u2018]?/(?:gnu|nix)/store/\S{1,200} failed$",
     ),
+    "Spack": (
+        r"\b(?:ProcessError|ChildError): (?:ProcessError: )?Command exited with status \d",
+        r"^\d{1,5} errors? found in \w{1,12} log:$",
+    ),
     "git": (
         r"\bCould not read from remote repository",
         r"^fatal: clone of '|^Failed to clone '",
