@@ -90,6 +90,7 @@ BELOW = {
     "libcudacxx-type-incomplete": "\n  ::cuda::std::tuple<int&> operator()(int3& key) const",
     "windows-macro-is-a-name": "\n  Segment(cudaStream_t s, bool small, size_t sz)",
     "nvcc-drops-typename": "\n  133 |     using RealIdT = typename Reals::ItemIdT;",
+    "meson-dependency-too-old": "\n(ERROR: Subproject libplacebo)",
 }
 """lines that must stand after others"""
 
