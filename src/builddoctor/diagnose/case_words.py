@@ -35,8 +35,9 @@ def case_values(case: Case, captured: Iterable[tuple[str, str]] = ()) -> dict[st
         "this_nvcc": f"nvcc {nvcc}" if nvcc else "this nvcc",
         "nvcc_dashed": nvcc.replace(".", "-"),
         "pip_source": "pip" if case.pip_downloaded else "",
-        "module_of_library": module if _OF_LIBRARIES.match(module := said.get("module", "")) else "",
+        "module_of_library": module if _OF_LIBRARIES.match(module := _module_file(said.get("module", ""))) else "",
         "module_of_project": "" if _OF_LIBRARIES.match(module) else module,
+        "module_unsaid": "" if module else "module",
         "of_torchs": ", of torch's CUDA" if case.torch_named else " in its folder bin",
         "msvc_linker": "Visual Studio's linker" if case.msvc_links else "",
         "pip_clones": "pip" if case.pip_clones else "",
@@ -147,6 +148,11 @@ _OF_LIBRARIES = re.compile(r"(?i)(?:mpi|netcdf|hdf5|pnetcdf|fftw|petsc|openacc|c
 """names of Fortran modules that libraries bring"""
 
 _CUDA_LIBRARIES = "cublasLt", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver", "cupti", "nvrtc", "nccl"
+
+
+def _module_file(module: str) -> str:
+    """The file of a Fortran module, which ifx, flang and Cray's compiler name without its end, some in capitals."""
+    return f"{module.lower()}.mod" if module and "." not in module else module
 
 
 def _cuda_library(symbol: str) -> str:

@@ -1723,3 +1723,17 @@ def test_what_is_called_an_error_is_shown_wherever_it_stands() -> None:
     spinning = [f"[ 1{number % 10}%] Spinning thread {number}" for number in range(6)]
     said = told("* E loom 7 is", "", *spinning, "error: the warp is not even", *spinning, "make: *** [cloth] Error 4")
     assert "near line 1: * E loom 7 is" in said.evidence
+
+
+def test_a_fortran_module_is_named_as_its_file_whoever_misses_it() -> None:
+    """ifx and Cray's compiler say it in capitals and without its end: what a library brings is looked for."""
+    told_of = {
+        "x.F90(19): error #7002: Error in opening the compiled module file.  Check INCLUDE paths.   [NETCDF]": "netcdf",
+        "./x.F90:9:7: error: Cannot read module file for module 'mpi': Source file 'mpi.mod' was not found": "mpi",
+        ' "HDF5" is specified as the module name on a USE statement, but the compiler cannot find it.': "hdf5",
+    }
+    for line, module in told_of.items():
+        assert [fix.command for fix in told(line).fixes] == [f"find / -iname '{module}.mod' 2>/dev/null"]
+    own = told(' "GRID_M" is specified as the module name on a USE statement, but the compiler cannot find it.')
+    assert [fix.command for fix in own.fixes] == ["make -j1", ""]
+    assert "(grid_m.mod)" in own.fixes[0].text
