@@ -47,7 +47,7 @@ _NAMES_LOG = re.compile(
 _ANNOUNCES = re.compile(r"(?i)\b(?:log|file)\b.{0,60}\b(?:can be found|here|in|at)\b.{0,12}:$")
 _PATH_ALONE = re.compile(rf"[\s'\"*]*{_LOG_FILES}['\".]*$")
 _NIX_LOG = re.compile(r"\bnix log (?P<file>/nix/store/[\w.+-]{1,200}\.drv)")
-_CONFIGURES_OWN = re.compile(r"(?:config|CMakeError|CMakeOutput)\.log$|ConfigureLog\.yaml$")
+_CONFIGURES_OWN = re.compile(r"(?:config|CMakeError)\.log$|ConfigureLog\.yaml$")
 """logs of many tests of which most may fail: only their end matters"""
 
 _OF_SUCCESS = "CMakeOutput.log"
@@ -76,7 +76,7 @@ _SAYS_MORE: tuple[tuple[re.Pattern[str], str, str], ...] = (
     ),
     (
         _OF_CMAKE,
-        "cmake says above that what it stopped at, as `CMake Error at`, and its log files mostly lack it: keep all",
+        "what cmake stopped at stands above, as `CMake Error at`, and mostly not in its log files: keep all it prints",
         f"cmake -S . -B build {_KEEP}",
     ),
     (
