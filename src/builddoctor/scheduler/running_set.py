@@ -243,11 +243,12 @@ class RunningSet(dict[int, Running]):
         self._killed.add(phase_id)
         return run
 
-    def one_outlasts(self, waiting_s: float, *, places: int, now_s: float) -> float:
-        """When the unit ends that takes longest, where that is longer than they all take and what waits (seconds of
-        work), on so many places; -inf where it is not."""
+    def decisive_end_s(self, waiting_s: float, *, places: int, now_s: float) -> float:
+        """When the unit that takes longest is done, where all that run and what waits (``waiting_s`` of work) are done
+        sooner on so many places; -inf where no unit decides the end like that."""
         ends_s = self._units_end_s.values()
-        last_s, left_s = max(ends_s), sum(ends_s) - len(ends_s) * now_s
+        # One that takes longer than was expected has not done the work of others.
+        last_s, left_s = max(ends_s), sum(end_s - now_s for end_s in ends_s if end_s > now_s)
         return last_s if (last_s - now_s) * places >= left_s + waiting_s else -math.inf
 
     @property

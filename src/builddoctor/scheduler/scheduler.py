@@ -970,8 +970,8 @@ class Scheduler:
         build tool starts a unit for each that ends, nobody knows what is left."""
         if self._units >= self._most_units:
             return False
-        waiting_s = self._waiting.urgency + self._release.held_s
-        return self._running.one_outlasts(waiting_s, places=self._slots, now_s=now_s) > run.unit_ends_s
+        waiting_s = self._waiting.work_s + self._release.held_s
+        return self._running.decisive_end_s(waiting_s, places=self._slots, now_s=now_s) > run.unit_ends_s
 
     def _linger(self, phase: Phase, now_s: float) -> None:
         """Keep the place of a unit whose next phase is about to ask, against those that are less urgent."""

@@ -92,7 +92,7 @@ class UnitRelease:
 
     @property
     def held_s(self) -> float:
-        """What they take, as far as it is known."""
+        """What the units that wait to be opened take, as far as it is known."""
         return sum(self._units[unit_id].weight for _, unit_id in self._held)
 
     @property

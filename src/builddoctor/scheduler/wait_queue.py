@@ -72,8 +72,7 @@ class WaitQueue:
         self._ordered: list[tuple[tuple[float, float, int], int]] = []
         self._by_id: dict[int, Waiting] = {}
         self._far = NEAR
-        self.urgency = 0.0
-        """of all that have one of their own: about what their units still take, guesses by their weights"""
+        self._work_s = 0.0
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -83,6 +82,12 @@ class WaitQueue:
         for _, phase_id in list(self._ordered):
             if phase_id in self._by_id:
                 yield self._by_id[phase_id]
+
+    @property
+    def work_s(self) -> float:
+        """What the units of those that wait still take, guesses by their weights; without those that come first
+        whatever they take."""
+        return self._work_s
 
     def in_turn(self) -> Iterator[Waiting]:
         """The most urgent, then some of the others: with every call the next ones. One may leave when it was given."""
@@ -133,6 +138,8 @@ class WaitQueue:
         return waiting
 
     def _count(self, waiting: Waiting, times: int) -> None:
-        if not (waiting.phase.urgent or waiting.doubtful):
+        if waiting.urgency < sys.float_info.max:
+            self._work_s += times * waiting.urgency
+        if not self._by_id:
             # Rounding must not add up.
-            self.urgency = self.urgency + times * waiting.urgency if len(self._by_id) > 1 or times > 0 else 0.0
+            self._work_s = 0.0

@@ -45,6 +45,19 @@ def test_who_leaves_is_gone_and_known_no_more() -> None:
     assert (order(found), len(found), found.keys()) == ([1], 1, frozenset((1,)))
 
 
+def test_what_waits_is_added_up_but_for_what_comes_first_whatever_it_takes() -> None:
+    """Down to the last that waits."""
+    found = line({1: 5.0, 2: 3.0})
+    each = phase(3, urgent=True)
+    estimate = TableEstimator({3: 1.0}).estimate(each)
+    found.add(Waiting(phase=each, estimate=estimate, asked_at_s=9.0, queued_at_s=9.0))
+    sums = [found.work_s]
+    for phase_id in (1, 3, 2):
+        found.leave(phase_id)
+        sums.append(found.work_s)
+    assert sums == [8.0, 3.0, 3.0, 0.0]
+
+
 def test_phases_may_leave_while_one_goes_through() -> None:
     """Admission takes them out as it goes."""
     found = line({1: 1.0, 2: 2.0, 3: 3.0})

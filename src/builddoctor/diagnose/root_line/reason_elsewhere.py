@@ -34,7 +34,8 @@ _ONLY_FAILED = re.compile(
     r"|\berror MSB6006\b|\bJob failed: exit |\bmarked build as failure$|\bexec returned: \d{1,3}$"
     r"|\blinker command failed with exit code \d{1,3}\b"
 )
-"""build tools and what starts compilers, by their own words"""
+"""Build tools and what starts compilers, by their own words. Not among the wrappers: a better line is looked for above
+a wrapper, and here there may be none."""
 
 _FILE = r"(?P<file>(?:~|[A-Za-z]:)?[\w@%+=,.~/\\-]{0,300}?[\w@%+=,~-]"
 _LOG_FILES = (
