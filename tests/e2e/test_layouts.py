@@ -72,6 +72,61 @@ def test_an_nvcc_called_by_its_own_path_under_ninja_is_caught(program: Program, 
     assert "no work to do" in plain.stdout
 
 
+MAKEFILE = """\
+CUDA_HOME ?= /usr/local/cuda
+NVCC = $(CUDA_HOME)/bin/nvcc
+scale.o: scale.cu
+\t$(NVCC) -arch=sm_90 -c $< -o $@
+configured/scale.o: scale.cu
+\tcmake -S . -B configured -G "Unix Makefiles" -DCMAKE_CUDA_ARCHITECTURES=90
+\tcmake --build configured
+"""
+LISTS = """\
+cmake_minimum_required(VERSION 3.18)
+project(scale LANGUAGES CUDA)
+add_library(scale OBJECT scale.cu)
+"""
+
+
+def by_make(program: Program, *command: str) -> subprocess.CompletedProcess[str]:
+    supervised = program.supervised(*command)
+    return subprocess.run(supervised, cwd=program.folder, env=program.env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("argument", ["CUDA_HOME={home}", "NVCC={home}/bin/nvcc", ""])
+@pytest.mark.parametrize("inside", ["", "sh"])
+def test_an_nvcc_called_by_its_own_path_by_a_makefile_is_caught(program: Program, argument: str, inside: str) -> None:
+    """As NCCL's Makefile and most that were written by hand call it, from a script too: every phase asks."""
+    home = layouts.real_home()
+    (program.folder / "scale.cu").write_text(SOURCE)
+    (program.folder / "Makefile").write_text(MAKEFILE)
+    words = ["make", *filter(None, [argument.format(home=home)])]
+    done = by_make(program, *(["sh", "-c", " ".join(words)] if inside else words))
+    assert done.returncode == 0, done.stderr
+    assert f"{home}/bin/nvcc -arch=sm_90" in done.stdout
+    assert "by its own path" not in done.stderr
+    assert [record.phase.kind for record in program.records() if isinstance(record, PhaseAsked)] == PHASES
+    plain = subprocess.run(["make", "-q"], cwd=program.folder, env=clean_environment(), check=False)
+    assert plain.returncode == 0
+
+
+@pytest.mark.needs_cmake
+def test_a_cmake_below_such_a_makefile_configures_as_ever(program: Program) -> None:
+    """It asks nvcc for what is in its profile; its own nvcc is caught then."""
+    (program.folder / "scale.cu").write_text(SOURCE)
+    (program.folder / "Makefile").write_text(MAKEFILE)
+    (program.folder / "CMakeLists.txt").write_text(LISTS)
+    done = by_make(program, "make", "scale.o", "configured/scale.o")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "by its own path" not in done.stderr
+    kinds = [record.phase.kind for record in program.records() if isinstance(record, PhaseAsked)]
+    assert kinds.count(PhaseKind.CICC) == kinds.count(PhaseKind.PTXAS) >= 2
+    compiler = program.folder / "configured" / "CMakeFiles"
+    found = next(compiler.glob("*/CMakeCUDACompiler.cmake")).read_text()
+    assert 'set(CMAKE_CUDA_HOST_IMPLICIT_LINK_DIRECTORIES "")' not in found
+    assert "/include" in found
+
+
 def test_an_nvcc_that_is_not_caught_is_said(program: Program) -> None:
     """nvcc by its own path from a script: the host compiler is gated, and the user is told about the rest, once."""
     nvcc = layouts.real_home() / "bin" / "nvcc"

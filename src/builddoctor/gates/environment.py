@@ -35,6 +35,7 @@ BEFORE = "BUILDDOCTOR_BEFORE"
 """In an activated shell, as JSON: what each variable was set to, and what it was before; null: it was not there."""
 FOLDERS = ("PATH", "COMPILER_PATH")
 """Lists of folders: others may be put before ours."""
+NVCC_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 NET_MARK = "NVCC_PREPEND_FLAGS=-noprof"
 """What the environment of an nvcc has that is caught by ``net``."""
 

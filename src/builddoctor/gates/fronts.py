@@ -2,7 +2,7 @@
 
 Covers: finding the build folder from its arguments, the nvcc that the folder was configured with, ninja's ``-j``, and
 how many units ninja will compile.
-Does *not* cover: changing what it builds.
+Does *not* cover: reading Makefiles that no CMake wrote (``gates.makefiles``), or changing what it builds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from builddoctor.gates.makefiles import nvcc_by_path
 from builddoctor.gates.subprocesses import run_captured
 from builddoctor.toolchain.discover import is_overlay
 
@@ -59,8 +60,9 @@ class Edge(msgspec.Struct, frozen=True):
         return os.path.normpath(os.path.join(self.directory, self.output))
 
 
-def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
+def configured_nvcc(name: str, argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Path | None:
     """The nvcc that the build folder calls by its own path; None when it is ours already, or there is none.
+    ``env``: what variables of a Makefile are in the program's environment.
 
     None also where sccache calls it: that takes its commands and their PATH from nvcc's dry run, which names no PATH
     where nvcc reads no profile, and ends in a panic (0.16).
@@ -69,6 +71,8 @@ def configured_nvcc(name: str, argv: Sequence[str], cwd: str) -> Path | None:
     if folder is None:
         return None
     cache, ninja_texts = _head(folder / "CMakeCache.txt"), _ninja_texts(folder / _ninja_file(name, argv))
+    if name in MAKE_NAMES and not cache and not any(ninja_texts):
+        return nvcc_by_path(argv, folder, env)
     match = _CACHED_NVCC.search(cache)
     path = match["path"].strip() if match else _ninja_nvcc(ninja_texts)
     if not os.path.isfile(path) or is_overlay(Path(path)):

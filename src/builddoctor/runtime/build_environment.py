@@ -18,6 +18,7 @@ from builddoctor.core.errors import BuildDoctorError
 from builddoctor.core.request import RunRequest
 from builddoctor.core.toolchain import Toolkit
 from builddoctor.gates.environment import (
+    NVCC_FLAGS,
     SOCKET,
     UNIT,
     build_environment,
@@ -26,7 +27,7 @@ from builddoctor.gates.environment import (
     net,
     programs_of,
 )
-from builddoctor.gates.fronts import NINJA_NAMES, configured_nvcc, going_on, planned_units, wants_jobs
+from builddoctor.gates.fronts import MAKE_NAMES, NINJA_NAMES, configured_nvcc, going_on, planned_units, wants_jobs
 from builddoctor.gates.overlay import toolkit_overlay
 from builddoctor.gates.protocol import Registered
 from builddoctor.gates.subprocesses import run_captured
@@ -45,6 +46,8 @@ class Fronts:
         self._counting: set[asyncio.Task[None]] = set()
         self.planned: int | None = None
         self._plain: dict[str, str | None] = {}
+        self._above_make: dict[str, str | None] = {}
+        """nvcc's flags before a make got a net; empty where none did"""
 
     def net_is_cast(self, plain: Mapping[str, str | None]) -> None:
         """Over the whole build. ``plain``: what its variables were before; None: they were not there."""
@@ -63,12 +66,24 @@ class Fronts:
             counting.add_done_callback(self._counting.discard)
         if front.name == "cmake" and "--build" not in front.argv:
             # It asks nvcc for its libraries when it configures, and without a profile nvcc does not know them.
-            return arguments, dict(self._plain)
-        nvcc = await asyncio.to_thread(configured_nvcc, front.name, front.argv, front.cwd)
-        settings: dict[str, str | None] = await asyncio.to_thread(self._net, nvcc) if nvcc is not None else {}
-        return arguments, settings
+            return arguments, self._above_make | self._plain
+        nvcc = await asyncio.to_thread(configured_nvcc, front.name, front.argv, front.cwd, self._seen_by_make)
+        settings = await asyncio.to_thread(self._net, nvcc) if nvcc is not None else {}
+        if front.name in MAKE_NAMES:
+            if settings and not self._above_make:
+                self._above_make = {name: self._env.get(name) for name in NVCC_FLAGS}
+            return arguments, {**settings}
+        # What make starts may build with another toolkit: it has the net of its own, or none.
+        above = {name: flags or "" for name, flags in self._above_make.items()}
+        own = {name: value.replace(f"@{name}@", above.get(name, f"@{name}@")) for name, value in settings.items()}
+        return arguments, self._above_make | own
 
-    def _net(self, nvcc: Path) -> dict[str, str | None]:
+    @property
+    def _seen_by_make(self) -> Mapping[str, str]:
+        toolkit = self._prepared.toolkit
+        return {"CUDA_HOME": toolkit.home, **self._env} if toolkit is not None else self._env
+
+    def _net(self, nvcc: Path) -> dict[str, str]:
         toolkit = probe(nvcc, self._env, run=run_captured)
         if not isinstance(toolkit, Toolkit):
             return {}
@@ -77,7 +92,7 @@ class Fronts:
         except BuildDoctorError:
             # It is said when its first host compile comes from an nvcc that is not caught.
             return {}
-        return {**net(cuda=cuda, toolkit=toolkit)}
+        return net(cuda=cuda, toolkit=toolkit)
 
     async def _count(self, front: Registered) -> None:
         real = self._real.get(front.name)

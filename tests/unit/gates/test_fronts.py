@@ -49,7 +49,7 @@ def test_the_nvcc_of_the_build_folder_is_found(
 ) -> None:
     """From CMake's cache, or from the build.ninja that torch writes; folders as ninja, make and cmake take them."""
     configured(tmp_path / "src" / below, nvcc, kind=kind)
-    assert configured_nvcc(name, argv, str(tmp_path / "src")) == nvcc
+    assert configured_nvcc(name, argv, str(tmp_path / "src"), {}) == nvcc
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_nvcc_behind_sccache_is_left_alone(tmp_path: Path, nvcc: Path, file: 
     (tmp_path / "build.ninja").write_text("subninja inner.ninja\n")
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text.replace("sccache", cache).replace("NVCC", str(nvcc)))
-    assert configured_nvcc("ninja", [], str(tmp_path)) == (None if cache == "sccache" else nvcc)
+    assert configured_nvcc("ninja", [], str(tmp_path), {}) == (None if cache == "sccache" else nvcc)
 
 
 @pytest.mark.parametrize("inner", [False, True])
@@ -86,7 +86,7 @@ def test_the_nvcc_of_flashinfers_kernels_is_found(tmp_path: Path, nvcc: Path, ar
     if inner:
         (tmp_path / "all.ninja").write_text(f"ninja_required_version = 1.3\nsubninja {kernel}\n")
     named = str(tmp_path / "all.ninja" if inner else kernel)
-    assert configured_nvcc("ninja", [word.replace("KERNEL", named) for word in argv], str(tmp_path)) == nvcc
+    assert configured_nvcc("ninja", [word.replace("KERNEL", named) for word in argv], str(tmp_path), {}) == nvcc
 
 
 @pytest.mark.parametrize(
@@ -95,28 +95,28 @@ def test_the_nvcc_of_flashinfers_kernels_is_found(tmp_path: Path, nvcc: Path, ar
 def test_what_is_no_build_folder_names_no_nvcc(tmp_path: Path, nvcc: Path, name: str, argv: list[str]) -> None:
     """A configure step, an unfinished option, a missing folder."""
     configured(tmp_path, nvcc)
-    assert configured_nvcc(name, argv, str(tmp_path)) is None
+    assert configured_nvcc(name, argv, str(tmp_path), {}) is None
 
 
 def test_a_folder_that_calls_our_own_gate_needs_no_help(tmp_path: Path, nvcc: Path) -> None:
     """It was configured under builddoctor."""
     (nvcc.parent.parent / OVERLAY_MARK).write_text("x")
     configured(tmp_path / "b", nvcc)
-    assert configured_nvcc("ninja", [], str(tmp_path / "b")) is None
+    assert configured_nvcc("ninja", [], str(tmp_path / "b"), {}) is None
 
 
 @pytest.mark.parametrize("path", ["/missing/nvcc", "/" + "x" * 300 + "/nvcc"])
 def test_an_nvcc_that_is_gone_is_none(tmp_path: Path, path: str) -> None:
     """A stale cache, or one with a path that cannot be, is no error."""
     configured(tmp_path, Path(path))
-    assert configured_nvcc("ninja", [], str(tmp_path)) is None
+    assert configured_nvcc("ninja", [], str(tmp_path), {}) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00CMAKE_CUDA_COMPILER", b"CMAKE_CUDA_COMPILER:FILEPATH=nvcc\n"])
 def test_a_cache_of_any_content_is_read(tmp_path: Path, content: bytes) -> None:
     """Only an absolute path counts: by its name alone nvcc is found through our PATH."""
     (tmp_path / "CMakeCache.txt").write_bytes(content)
-    assert configured_nvcc("ninja", [], str(tmp_path)) is None
+    assert configured_nvcc("ninja", [], str(tmp_path), {}) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,152 @@
+"""Which nvcc a Makefile calls by its own path: the one above ``$(CUDA_HOME)/bin/nvcc``, where it is a certain one.
+
+Covers: the makefiles that make reads in its folder, or else those below it; variables of these files, of make's own
+arguments and of the environment, as make ranks them.
+Does *not* cover: what make computes (``$(shell …)``, conditionals), folders that CMake wrote (``gates.fronts``).
+
+Nothing is run: asking make (``-n``, ``-p``) makes the files that it includes, and some Makefiles compile for that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from builddoctor.toolchain.discover import is_overlay
+
+_NAMES = ("GNUmakefile", "makefile", "Makefile")
+_WORD = r"(?:[\w./+@~-]|\$\([\w.-]+\)|\$\{[\w.-]+\})"
+_NVCC = re.compile(rf"(?:/|\$\([\w.-]+\)|\$\{{[\w.-]+\}}){_WORD}*(?<![\w.-])nvcc(?![\w./-])")
+_SET = re.compile(
+    r"^[ \t]*(?:(?:export|override)[ \t]+)*(?P<name>[\w.-]+)[ \t]*(?P<how>:{0,3}=|\?=)[ \t]*(?P<value>[^#\n]*)",
+    re.MULTILINE,
+)
+_USED = re.compile(r"\$\((?P<round>[\w.-]+)\)|\$\{(?P<curly>[\w.-]+)\}")
+_INCLUDED = re.compile(r"^[ \t]*(?:-|s)?include[ \t]+(?P<files>[^#\n]+)", re.MULTILINE)
+_SCCACHE = re.compile(r"\bsccache\b[^\n]*nvcc")
+_ARGUMENT = re.compile(r"(?P<name>[\w.-]+):{0,3}=(?P<value>.*)", re.DOTALL)
+_MOST_READ_BYTES = 256 * 1024
+_MOST_FILES = 64
+_MOST_FOLDERS = 256
+_LEVELS = 2
+"""below make's folder: NCCL's top Makefile has all in ``src`` and ``makefiles``"""
+_MOST_VALUES = 16
+_MOST_NESTED = 8
+
+
+def nvcc_by_path(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> Path | None:
+    """The one nvcc that a make with these arguments calls there by its own path. None: by name, one of ours, one of
+    several, or none that is there. None also behind sccache (``fronts.configured_nvcc``)."""
+    own = _read(_named(argv, folder), folder)
+    if not own:
+        return None
+    found = _nvccs(own, argv, env) or _nvccs(_read(_below(folder), None), argv, env)
+    return found[0] if len({os.path.realpath(each) for each in found}) == 1 else None
+
+
+def _nvccs(texts: Sequence[str], argv: Sequence[str], env: Mapping[str, str]) -> list[Path]:
+    if any(map(_SCCACHE.search, (*texts, *argv))):
+        return []
+    said = {match["name"]: match["value"].strip() for word in argv if (match := _ARGUMENT.fullmatch(word))}
+    variables = _Variables(texts, said, env)
+    # `make NVCC=/usr/local/cuda/bin/nvcc` leaves nothing to look for.
+    called = _called(said.values()) or _called(texts)
+    paths = sorted({path for each in called for path in variables.expanded(each)})
+    return [Path(path) for path in paths if path[:1] == "/" and os.path.isfile(path) and not is_overlay(Path(path))]
+
+
+def _called(texts: Iterable[str]) -> set[str]:
+    return {match[0] for text in texts for match in _NVCC.finditer(text)}
+
+
+class _Variables:
+    """What make's variables may be: its arguments come before its files, those before the environment, and that before
+    what is only set where nothing is (``?=``)."""
+
+    def __init__(self, texts: Sequence[str], said: Mapping[str, str], env: Mapping[str, str]) -> None:
+        self._said, self._env = said, env
+        self._set: dict[str, list[str]] = {}
+        self._if_not_set: dict[str, list[str]] = {}
+        for text in texts:
+            for match in _SET.finditer(text):
+                kept = self._if_not_set if match["how"] == "?=" else self._set
+                kept.setdefault(match["name"], []).append(match["value"].strip())
+
+    def expanded(self, text: str, nested: int = 0) -> list[str]:
+        """All that the text may be; empty where a variable has no value."""
+        match = _USED.search(text)
+        if match is None:
+            return [text]
+        if nested == _MOST_NESTED:
+            return []
+        found = (text[: match.start()] + value + text[match.end() :] for value in self._of(match[1] or match[2]))
+        return [each for one in found for each in self.expanded(one, nested + 1)][:_MOST_VALUES]
+
+    def _of(self, name: str) -> list[str]:
+        if name in self._said:
+            return [self._said[name]]
+        if name in self._set:
+            return self._set[name][:_MOST_VALUES]
+        return [self._env[name]] if name in self._env else self._if_not_set.get(name, [])[:_MOST_VALUES]
+
+
+def _named(argv: Sequence[str], folder: Path) -> list[Path]:
+    """The files that make begins with."""
+    named = [argv[at + 1] for at, word in enumerate(argv[:-1]) if word in ("-f", "--file", "--makefile")]
+    named += [word[2:] for word in argv if word.startswith("-f") and word != "-f"]
+    named += [word.partition("=")[2] for word in argv if word.startswith(("--file=", "--makefile="))]
+    usual = (folder / name for name in _NAMES if (folder / name).is_file())
+    return [folder / each for each in named] or [*usual][:1]
+
+
+def _below(folder: Path) -> list[Path]:
+    """Other makefiles of the project, the nearest first."""
+    found: list[Path] = []
+    folders = [folder]
+    for _ in range(_LEVELS + 1):
+        inner: list[Path] = []
+        for each in folders:
+            for name, is_folder in _listed(each):
+                if is_folder:
+                    inner.append(each / name)
+                elif name in _NAMES or name.endswith(".mk"):
+                    found.append(each / name)
+        folders = inner[:_MOST_FOLDERS]
+    return found[:_MOST_FILES]
+
+
+def _listed(folder: Path) -> list[tuple[str, bool]]:
+    """Names, and whether each is a folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((each.name, each.is_dir(follow_symlinks=False)) for each in entries if each.name[0] != ".")
+    except OSError:
+        return []
+
+
+def _read(files: Sequence[Path], make_folder: Path | None) -> list[str]:
+    """These files and what they include. ``make_folder``: what they include lies from there; None: from each."""
+    texts: dict[str, str] = {}
+    waiting = list(files)
+    while waiting and len(texts) < _MOST_FILES:
+        file = waiting.pop(0)
+        if (place := os.path.normpath(file)) in texts:
+            continue
+        text = texts[place] = _head(file)
+        waiting += (Path(make_folder or file.parent, each) for each in _included(text))
+    return [text for text in texts.values() if text]
+
+
+def _included(text: str) -> Iterator[str]:
+    for match in _INCLUDED.finditer(text):
+        yield from (each for each in match["files"].split() if "$" not in each and "*" not in each)
+
+
+def _head(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_MOST_READ_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
