@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from builddoctor.toolchain.discover import is_overlay
@@ -25,8 +25,10 @@ _SET = re.compile(
 )
 _USED = re.compile(r"\$\((?P<round>[\w.-]+)\)|\$\{(?P<curly>[\w.-]+)\}")
 _INCLUDED = re.compile(r"^[ \t]*(?:-|s)?include[ \t]+(?P<files>[^#\n]+)", re.MULTILINE)
+_LOOKED_FOR = re.compile(r"\$[({]wildcard\s(?:[^(){}\n]|\$\([\w.-]+\)|\$\{[\w.-]+\})*[)}]")
 _SCCACHE = re.compile(r"\bsccache\b[^\n]*nvcc")
 _ARGUMENT = re.compile(r"(?P<name>[\w.-]+):{0,3}=(?P<value>.*)", re.DOTALL)
+_LONGEST_WORD = 1024
 _MOST_READ_BYTES = 256 * 1024
 _MOST_FILES = 64
 _MOST_FOLDERS = 256
@@ -39,42 +41,57 @@ _MOST_NESTED = 8
 def nvcc_by_path(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> Path | None:
     """The one nvcc that a make with these arguments calls there by its own path. None: by name, one of ours, one of
     several, or none that is there. None also behind sccache (``fronts.configured_nvcc``)."""
-    own = _read(_named(argv, folder), folder)
-    if not own:
+    said = {match["name"]: match["value"].strip() for word in argv if (match := _ARGUMENT.fullmatch(word))}
+    own = _Makefiles(said, env)
+    own.read(_named(argv, folder), folder)
+    if not own.texts:
         return None
-    found = _nvccs(own, argv, env) or _nvccs(_read(_below(folder), None), argv, env)
+    found = own.nvccs()
+    if not found:
+        below = _Makefiles(said, env)
+        below.read(_below(folder), None)
+        found = below.nvccs()
     return found[0] if len({os.path.realpath(each) for each in found}) == 1 else None
 
 
-def _nvccs(texts: Sequence[str], argv: Sequence[str], env: Mapping[str, str]) -> list[Path]:
-    if any(map(_SCCACHE.search, (*texts, *argv))):
-        return []
-    said = {match["name"]: match["value"].strip() for word in argv if (match := _ARGUMENT.fullmatch(word))}
-    variables = _Variables(texts, said, env)
-    # `make NVCC=/usr/local/cuda/bin/nvcc` leaves nothing to look for.
-    called = _called(said.values()) or _called(texts)
-    paths = sorted({path for each in called for path in variables.expanded(each)})
-    return [Path(path) for path in paths if path[:1] == "/" and os.path.isfile(path) and not is_overlay(Path(path))]
+class _Makefiles:
+    """Makefiles, and what their variables may be: make's arguments come before its files, those before the environment,
+    and that before what is only set where nothing is (``?=``)."""
 
-
-def _called(texts: Iterable[str]) -> set[str]:
-    return {match[0] for text in texts for match in _NVCC.finditer(text)}
-
-
-class _Variables:
-    """What make's variables may be: its arguments come before its files, those before the environment, and that before
-    what is only set where nothing is (``?=``)."""
-
-    def __init__(self, texts: Sequence[str], said: Mapping[str, str], env: Mapping[str, str]) -> None:
+    def __init__(self, said: Mapping[str, str], env: Mapping[str, str]) -> None:
+        self.texts: list[str] = []
         self._said, self._env = said, env
         self._set: dict[str, list[str]] = {}
         self._if_not_set: dict[str, list[str]] = {}
-        for text in texts:
+
+    def read(self, files: Sequence[Path], make_folder: Path | None) -> None:
+        """These files and what they include. ``make_folder``: what they include lies from there; None: from each."""
+        seen: set[str] = set()
+        waiting = list(files)
+        while waiting and len(seen) < _MOST_FILES:
+            file = waiting.pop(0)
+            place = os.path.normpath(file)
+            if place in seen or not (text := _head(file)):
+                continue
+            seen.add(place)
+            self.texts.append(text)
             for match in _SET.finditer(text):
                 kept = self._if_not_set if match["how"] == "?=" else self._set
                 kept.setdefault(match["name"], []).append(match["value"].strip())
+            # By what is set so far, as make does it.
+            included = (each for match in _INCLUDED.finditer(text) for each in match["files"].split())
+            waiting += (Path(make_folder or file.parent, path) for each in included for path in self._expanded(each))
 
-    def expanded(self, text: str, nested: int = 0) -> list[str]:
+    def nvccs(self) -> list[Path]:
+        """Those that they call by a path, and that are there."""
+        if any(map(_SCCACHE.search, (*self.texts, *self._said.values()))):
+            return []
+        # `make NVCC=/usr/local/cuda/bin/nvcc` leaves nothing to look for.
+        called = _called(self._said.values()) or _called(self.texts)
+        paths = sorted({path for each in called for path in self._expanded(each)})
+        return [Path(path) for path in paths if path[:1] == "/" and os.path.isfile(path) and not is_overlay(Path(path))]
+
+    def _expanded(self, text: str, nested: int = 0) -> list[str]:
         """All that the text may be; empty where a variable has no value."""
         match = _USED.search(text)
         if match is None:
@@ -82,7 +99,7 @@ class _Variables:
         if nested == _MOST_NESTED:
             return []
         found = (text[: match.start()] + value + text[match.end() :] for value in self._of(match[1] or match[2]))
-        return [each for one in found for each in self.expanded(one, nested + 1)][:_MOST_VALUES]
+        return [each for one in found for each in self._expanded(one, nested + 1)][:_MOST_VALUES]
 
     def _of(self, name: str) -> list[str]:
         if name in self._said:
@@ -90,6 +107,13 @@ class _Variables:
         if name in self._set:
             return self._set[name][:_MOST_VALUES]
         return [self._env[name]] if name in self._env else self._if_not_set.get(name, [])[:_MOST_VALUES]
+
+
+def _called(texts: Iterable[str]) -> set[str]:
+    # Word by word: the pattern looks back from each place of a word. What is only looked for is not called.
+    texts = (_LOOKED_FOR.sub(" ", text) for text in texts)
+    words = {word[:_LONGEST_WORD] for text in texts for word in text.split() if "nvcc" in word}
+    return {match[0] for word in words for match in _NVCC.finditer(word)}
 
 
 def _named(argv: Sequence[str], folder: Path) -> list[Path]:
@@ -124,24 +148,6 @@ def _listed(folder: Path) -> list[tuple[str, bool]]:
             return sorted((each.name, each.is_dir(follow_symlinks=False)) for each in entries if each.name[0] != ".")
     except OSError:
         return []
-
-
-def _read(files: Sequence[Path], make_folder: Path | None) -> list[str]:
-    """These files and what they include. ``make_folder``: what they include lies from there; None: from each."""
-    texts: dict[str, str] = {}
-    waiting = list(files)
-    while waiting and len(texts) < _MOST_FILES:
-        file = waiting.pop(0)
-        if (place := os.path.normpath(file)) in texts:
-            continue
-        text = texts[place] = _head(file)
-        waiting += (Path(make_folder or file.parent, each) for each in _included(text))
-    return [text for text in texts.values() if text]
-
-
-def _included(text: str) -> Iterator[str]:
-    for match in _INCLUDED.finditer(text):
-        yield from (each for each in match["files"].split() if "$" not in each and "*" not in each)
 
 
 def _head(file: Path) -> str:

@@ -52,7 +52,10 @@ NCCL = {"Makefile": "default: src.build\n", "src/Makefile": "include ../makefile
         "CUDA_PATH := HOMES/a\nCUDA_BIN_PATH := $(CUDA_PATH)/bin\nNVCC := $(CUDA_BIN_PATH)/nvcc\n",
         "export CUDA_DIR ::= HOMES/link\nx.o: x.cu\n\t@$(CUDA_DIR)/bin/nvcc -c $<\n\tHOMES/a/bin/nvcc --version\n",
         "NVCC ?= $(shell which nvcc 2>/dev/null || echo HOMES/a/bin/nvcc)\n",
-        "ifneq ($(wildcard $(CUDA)/bin/nvcc),)\nendif\nCUDA = HOMES/a\n",
+        (
+            "ifneq ($(wildcard HOMES/b/bin/nvcc), )\nelse ifneq (${wildcard $(X)/bin/nvcc},)\nCUDA ?= HOMES/a\nendif\n"
+            "NVCC := ${CUDA}/bin/nvcc\n"
+        ),
         USUAL.replace("HOMES/a", "/nowhere") + "override CUDA_HOME = HOMES/a\n",
     ],
 )
@@ -114,6 +117,8 @@ def test_what_a_makefile_sets_stands_before_the_environment(homes: Path) -> None
         ({"GNUmakefile": USUAL, "Makefile": "NVCC = HOMES/b/bin/nvcc\n"}, (), ""),
         ({"Makefile": USUAL, "tests/Makefile": "NVCC = HOMES/b/bin/nvcc\n"}, (), ""),
         ({"Makefile": "all:\n\t$(MAKE) -C cudamatrix\n", "kaldi.mk": USUAL}, (), ""),
+        ({"Makefile": "include $(X)/$(Y)/conf\n", "arch/lib/conf": USUAL}, ("X=arch", "Y=lib"), ""),
+        ({"Makefile": "TOP := ../src\ninclude ${TOP}/m.mk $(wildcard *.d)\n", "m.mk": USUAL}, (), ""),
         (NCCL, (), ""),
     ],
 )
