@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,9 +89,16 @@ add_library(scale OBJECT scale.cu)
 """
 
 
-def by_make(program: Program, *command: str) -> subprocess.CompletedProcess[str]:
-    supervised = program.supervised(*command)
-    return subprocess.run(supervised, cwd=program.folder, env=program.env, capture_output=True, text=True, check=False)
+SETUP = """\
+import os, subprocess
+nvcc = os.path.join(os.environ["CUDA_HOME"], "bin", "nvcc")
+subprocess.run([nvcc, "-arch=sm_90", "-c", "scale.cu", "-o", "scale.o"], check=True)
+"""
+
+
+def supervised(program: Program, *command: str) -> subprocess.CompletedProcess[str]:
+    argv = program.supervised(*command)
+    return subprocess.run(argv, cwd=program.folder, env=program.env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("argument", ["CUDA_HOME={home}", "NVCC={home}/bin/nvcc", ""])
@@ -101,7 +109,7 @@ def test_an_nvcc_called_by_its_own_path_by_a_makefile_is_caught(program: Program
     (program.folder / "scale.cu").write_text(SOURCE)
     (program.folder / "Makefile").write_text(MAKEFILE)
     words = ["make", *filter(None, [argument.format(home=home)])]
-    done = by_make(program, *(["sh", "-c", " ".join(words)] if inside else words))
+    done = supervised(program, *(["sh", "-c", " ".join(words)] if inside else words))
     assert done.returncode == 0, done.stderr
     assert f"{home}/bin/nvcc -arch=sm_90" in done.stdout
     assert "by its own path" not in done.stderr
@@ -110,13 +118,50 @@ def test_an_nvcc_called_by_its_own_path_by_a_makefile_is_caught(program: Program
     assert plain.returncode == 0
 
 
+def test_an_nvcc_called_by_its_own_path_by_a_setup_py_is_caught(program: Program) -> None:
+    """As distutils calls it, in a project of older days: under ``run`` as under ``build``."""
+    (program.folder / "scale.cu").write_text(SOURCE)
+    (program.folder / "setup.py").write_text(SETUP)
+    done = supervised(program, sys.executable, "setup.py", "build_ext")
+    assert done.returncode == 0, done.stderr
+    assert "by its own path" not in done.stderr
+    assert [record.phase.kind for record in program.records() if isinstance(record, PhaseAsked)] == PHASES
+
+
+FIND_CUDA = """\
+cmake_minimum_required(VERSION 3.18)
+project(scale LANGUAGES CXX)
+find_package(CUDA REQUIRED)
+set(CUDA_NVCC_FLAGS -arch=sm_90)
+cuda_add_library(scale STATIC scale.cu)
+"""
+
+
+@pytest.mark.needs_cmake
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+def test_the_nvcc_of_cmake_s_old_module_is_caught(program: Program, generator: str) -> None:
+    """FindCUDA calls it from scripts of its own, by a path that it has in the cache under a name of its own."""
+    (program.folder / "scale.cu").write_text(SOURCE)
+    (program.folder / "CMakeLists.txt").write_text(FIND_CUDA)
+    configure = ["cmake", "-Wno-dev", "-S", ".", "-B", "b", "-G", generator]
+    configured = subprocess.run(
+        configure, cwd=program.folder, env=clean_environment(), capture_output=True, text=True, check=False
+    )
+    assert configured.returncode == 0, configured.stderr
+    done = supervised(program, "cmake", "--build", "b")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "by its own path" not in done.stderr
+    kinds = [record.phase.kind for record in program.records() if isinstance(record, PhaseAsked)]
+    assert [kind for kind in kinds if kind != "preprocess"] == ["cudafe++", "cicc", "ptxas", "host"]
+
+
 @pytest.mark.needs_cmake
 def test_a_cmake_below_such_a_makefile_configures_as_ever(program: Program) -> None:
     """It asks nvcc for what is in its profile; its own nvcc is caught then."""
     (program.folder / "scale.cu").write_text(SOURCE)
     (program.folder / "Makefile").write_text(MAKEFILE)
     (program.folder / "CMakeLists.txt").write_text(LISTS)
-    done = by_make(program, "make", "scale.o", "configured/scale.o")
+    done = supervised(program, "make", "scale.o", "configured/scale.o")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "by its own path" not in done.stderr
     kinds = [record.phase.kind for record in program.records() if isinstance(record, PhaseAsked)]

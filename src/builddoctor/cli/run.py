@@ -24,6 +24,7 @@ from builddoctor.recipes.shelf import Shelved
 from builddoctor.runtime.build import Finished, supervise
 from builddoctor.runtime.sampler import Rules
 from builddoctor.system.root import Clock, SystemRoot, monotonic
+from builddoctor.system.source_files import text_of
 from builddoctor.trace.masking import mask_argv
 from builddoctor.ui.progress import closing
 from builddoctor.ui.screen import BoardScreen, Listener, QuietScreen, Screen, VerboseScreen, wants_board
@@ -90,12 +91,28 @@ def run(
         store=store,
         store_size=store_size,
     )
+    if _calls_nvcc_by_path(command, Path.cwd()):
+        request = msgspec.structs.replace(request, nvcc_by_path=True)
     if strategy == "staged":
         # Only here: with what it imports every build would start later.
         from builddoctor.cli.staging import staged_request
 
         request = staged_request(request, os.environ, say=loud.notes)
     return run_supervised(request, named_recipe=named_recipe, loud=loud)
+
+
+def _calls_nvcc_by_path(command: Sequence[str], cwd: Path) -> bool:
+    """A setup.py that it runs, here or in a folder that it names, does (docs/adr/0004)."""
+    if not os.path.basename(command[0]).startswith(("pip", "python", "uv")):
+        return False
+    read = (text_of(cwd / folder / "setup.py") or "" for folder in ("", *command[1:]))
+    texts = [text for text in read if "cuda" in text.lower()]
+    if not texts:
+        return False
+    # Only here: what reads Python takes a while to import.
+    from builddoctor.projects.setup_py import calls_nvcc_by_path
+
+    return any(map(calls_nvcc_by_path, texts))
 
 
 LONGEST_TITLE = 60

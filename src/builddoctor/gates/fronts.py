@@ -21,7 +21,8 @@ from builddoctor.toolchain.discover import is_overlay
 
 NINJA_NAMES = ("ninja", "ninja-build", "samu")
 MAKE_NAMES = ("make", "gmake")
-_CACHED_NVCC = re.compile(r"^CMAKE_CUDA_COMPILER:[A-Z]+=(?P<path>/.*)$", re.MULTILINE)
+_CACHED_NVCC = re.compile(r"^(?P<name>CMAKE_CUDA_COMPILER|CUDA_NVCC_EXECUTABLE):[A-Z]+=(?P<path>/.*)$", re.MULTILINE)
+"""The second is that of CMake's old FindCUDA, which OpenCV goes by; it is found beside CUDA_HOME, not on PATH."""
 _NINJA_NVCC = re.compile(r"^nvcc = (?:\S+ )?(?P<path>(?:/|\$cuda_home/)\S*nvcc)\s*$", re.MULTILINE)
 """torch puts ccache before it; flashinfer writes ``$cuda_home/bin/nvcc``."""
 _SCCACHE_NVCC = re.compile(
@@ -73,9 +74,10 @@ def configured_nvcc(name: str, argv: Sequence[str], cwd: str, env: Mapping[str, 
     cache, ninja_texts = _head(folder / "CMakeCache.txt"), _ninja_texts(folder / _ninja_file(name, argv))
     if name in MAKE_NAMES and not cache and not any(ninja_texts):
         return nvcc_by_path(argv, folder, env)
-    match = _CACHED_NVCC.search(cache)
-    path = match["path"].strip() if match else _ninja_nvcc(ninja_texts)
-    if not os.path.isfile(path) or is_overlay(Path(path)):
+    cached = sorted((match["name"], match["path"].strip()) for match in _CACHED_NVCC.finditer(cache))
+    named = [path for _, path in cached] or [_ninja_nvcc(ninja_texts)]
+    path = next((each for each in named if os.path.isfile(each) and not is_overlay(Path(each))), "")
+    if not path:
         return None
     makefiles = islice(folder.glob("CMakeFiles/*.dir/build.make"), _MOST_INNER)
     texts = (cache, *ninja_texts, *map(_head, makefiles))

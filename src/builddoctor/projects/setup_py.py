@@ -61,7 +61,7 @@ class SetupPy(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_setup(text: str) -> SetupPy:
     """The facts. Never raises."""
-    by_path = _calls_nvcc_by_path(text.lower())
+    by_path = calls_nvcc_by_path(text)
     try:
         tree = _parsed(text)
         if tree is None:
@@ -78,7 +78,9 @@ def read_setup(text: str) -> SetupPy:
         return SetupPy(nvcc_by_path=by_path)
 
 
-def _calls_nvcc_by_path(text: str) -> bool:
+def calls_nvcc_by_path(text: str) -> bool:
+    """See ``SetupPy``; true also of what compiles nothing by nvcc."""
+    text = text.lower()
     # torch takes PYTORCH_NVCC with Ninja alone, and distutils nothing of the kind. CMake, on the other hand, has to
     # find the compiler as it is (docs/adr/0004).
     by_ninja = "buildextension" in text and "use_ninja" not in text

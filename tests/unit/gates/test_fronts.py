@@ -18,11 +18,11 @@ def nvcc(tmp_path: Path) -> Path:
     return path
 
 
-def configured(folder: Path, nvcc: Path, *, kind: str = "cmake") -> None:
+def configured(folder: Path, nvcc: Path, *, kind: str = "CMAKE_CUDA_COMPILER") -> None:
     """A build folder that calls this nvcc by its own path."""
     folder.mkdir(parents=True, exist_ok=True)
-    if kind == "cmake":
-        text = f"CMAKE_BUILD_TYPE:STRING=Release\nCMAKE_CUDA_COMPILER:FILEPATH={nvcc}\n//end\n"
+    if kind in ("CMAKE_CUDA_COMPILER", "CUDA_NVCC_EXECUTABLE"):
+        text = f"CMAKE_BUILD_TYPE:STRING=Release\n{kind}:FILEPATH={nvcc}\n//end\n"
         (folder / "CMakeCache.txt").write_text(text)
     else:
         launcher = "ccache " if kind == "torch with ccache" else ""
@@ -43,7 +43,7 @@ def configured(folder: Path, nvcc: Path, *, kind: str = "cmake") -> None:
         ("cmake", ["--build", "build", "-j8"], "build"),
     ],
 )
-@pytest.mark.parametrize("kind", ["cmake", "torch", "torch with ccache"])
+@pytest.mark.parametrize("kind", ["CMAKE_CUDA_COMPILER", "CUDA_NVCC_EXECUTABLE", "torch", "torch with ccache"])
 def test_the_nvcc_of_the_build_folder_is_found(
     tmp_path: Path, nvcc: Path, name: str, argv: list[str], below: str, kind: str
 ) -> None:
@@ -103,6 +103,17 @@ def test_a_folder_that_calls_our_own_gate_needs_no_help(tmp_path: Path, nvcc: Pa
     (nvcc.parent.parent / OVERLAY_MARK).write_text("x")
     configured(tmp_path / "b", nvcc)
     assert configured_nvcc("ninja", [], str(tmp_path / "b"), {}) is None
+
+
+def test_what_an_old_module_calls_counts_beside_our_gate(tmp_path: Path, nvcc: Path) -> None:
+    """CMake's own language goes through the gate, and FindCUDA has found the toolkit beside it."""
+    gate = tmp_path / "overlay" / "bin" / "nvcc"
+    gate.parent.mkdir(parents=True)
+    gate.write_text("")
+    (tmp_path / "overlay" / OVERLAY_MARK).write_text("x")
+    text = f"CUDA_NVCC_EXECUTABLE:FILEPATH={nvcc}\nCMAKE_CUDA_COMPILER:FILEPATH={gate}\n"
+    (tmp_path / "CMakeCache.txt").write_text(text)
+    assert configured_nvcc("ninja", [], str(tmp_path), {}) == nvcc
 
 
 @pytest.mark.parametrize("path", ["/missing/nvcc", "/" + "x" * 300 + "/nvcc"])
