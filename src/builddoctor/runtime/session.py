@@ -179,7 +179,7 @@ class Session:
         if self.units.uncaught != uncaught:
             self._log.tell(
                 f"{self.units.uncaught} is called by its own path: its cudafe++, cicc and ptxas start unasked; let the "
-                "build take nvcc from PATH or $CUDACXX",
+                'build take nvcc from PATH or $CUDACXX; $CUDA_HOME/bin/nvcc is ours after eval "$(builddoctor activate)"',
                 warning=True,
             )
         facts = phase_facts(asked.tool, asked.argv, parse_sizes(asked.sizes))
