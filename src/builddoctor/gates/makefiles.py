@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from builddoctor.toolchain.discover import is_overlay
@@ -35,7 +36,9 @@ _MOST_FOLDERS = 256
 _LEVELS = 2
 """below make's folder: NCCL's top Makefile has all in ``src`` and ``makefiles``"""
 _MOST_VALUES = 16
-_MOST_NESTED = 8
+_MOST_STEPS = 8
+_MOST_INCLUDED = 256
+"""by one file"""
 
 
 def nvcc_by_path(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> Path | None:
@@ -77,10 +80,11 @@ class _Makefiles:
             self.texts.append(text)
             for match in _SET.finditer(text):
                 kept = self._if_not_set if match["how"] == "?=" else self._set
-                kept.setdefault(match["name"], []).append(match["value"].strip())
+                kept.setdefault(match["name"], []).append(match["value"].strip(" \t\r\"'"))
             # By what is set so far, as make does it.
-            included = (each for match in _INCLUDED.finditer(text) for each in match["files"].split())
-            waiting += (Path(make_folder or file.parent, path) for each in included for path in self._expanded(each))
+            named = (each for match in _INCLUDED.finditer(text) for each in match["files"].split())
+            included = islice((path for each in named for path in self._expanded(each)), _MOST_INCLUDED)
+            waiting += (Path(make_folder or file.parent, path) for path in included)
 
     def nvccs(self) -> list[Path]:
         """Those that they call by a path, and that are there."""
@@ -91,15 +95,18 @@ class _Makefiles:
         paths = sorted({path for each in called for path in self._expanded(each)})
         return [Path(path) for path in paths if path[:1] == "/" and os.path.isfile(path) and not is_overlay(Path(path))]
 
-    def _expanded(self, text: str, nested: int = 0) -> list[str]:
-        """All that the text may be; empty where a variable has no value."""
+    def _expanded(self, text: str) -> list[str]:
+        """All that the text may be; empty where a variable has no value, or is its own."""
+        texts = [text]
+        for _ in range(_MOST_STEPS):
+            texts = [each for one in texts for each in self._first_expanded(one)][:_MOST_VALUES]
+        return [each for each in texts if not _USED.search(each)]
+
+    def _first_expanded(self, text: str) -> list[str]:
         match = _USED.search(text)
         if match is None:
             return [text]
-        if nested == _MOST_NESTED:
-            return []
-        found = (text[: match.start()] + value + text[match.end() :] for value in self._of(match[1] or match[2]))
-        return [each for one in found for each in self._expanded(one, nested + 1)][:_MOST_VALUES]
+        return [text[: match.start()] + value + text[match.end() :] for value in self._of(match[1] or match[2])]
 
     def _of(self, name: str) -> list[str]:
         if name in self._said:

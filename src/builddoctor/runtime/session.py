@@ -178,8 +178,8 @@ class Session:
         unit_id = self.units.of(asked)
         if self.units.uncaught != uncaught:
             self._log.tell(
-                f"{self.units.uncaught} is called by its own path: its cudafe++, cicc and ptxas start unasked; let the "
-                'build take nvcc from PATH or $CUDACXX; $CUDA_HOME/bin/nvcc is ours after eval "$(builddoctor activate)"',
+                f"{self.units.uncaught} is called by its own path: its cudafe++, cicc and ptxas start unasked; let "
+                'the build take nvcc from PATH or $CUDACXX; $CUDA_HOME has it after eval "$(builddoctor activate)"',
                 warning=True,
             )
         facts = phase_facts(asked.tool, asked.argv, parse_sizes(asked.sizes))

@@ -48,6 +48,7 @@ NCCL = {"Makefile": "default: src.build\n", "src/Makefile": "include ../makefile
     [
         "all:\n\tHOMES/a/bin/nvcc -c x.cu\n",
         "NVCC = HOMES/a/bin/nvcc  # ours\n",
+        "CUDA = \"HOMES/a\"\nNVCC = '$(CUDA)/bin/nvcc'\n",
         "NVCC\t\t:=${CUDA_PATH}/bin/nvcc -ccbin $(HOST)\nCUDA_PATH\t?=HOMES/a\n",
         "CUDA_PATH := HOMES/a\nCUDA_BIN_PATH := $(CUDA_PATH)/bin\nNVCC := $(CUDA_BIN_PATH)/nvcc\n",
         "export CUDA_DIR ::= HOMES/link\nx.o: x.cu\n\t@$(CUDA_DIR)/bin/nvcc -c $<\n\tHOMES/a/bin/nvcc --version\n",
@@ -125,6 +126,21 @@ def test_what_a_makefile_sets_stands_before_the_environment(homes: Path) -> None
 def test_the_files_that_make_reads_are_read(homes: Path, files: Files, argv: tuple[str, ...], of: str) -> None:
     """Those named, those included, and, where these call none, those below."""
     assert found(homes, files, *argv, of=of) == "a"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X = $(X)$(X)\n" * 20 + "NVCC = $(X)/bin/nvcc\n",
+        "include " + "$(A) " * 50_000 + "\nA = x y\n" * 20,
+        "/" * 200_000 + "nvcc\n",
+        "$(A)/" * 40_000 + "nvcc\n",
+        "export " * 30_000 + "\n",
+    ],
+)
+def test_no_makefile_takes_long(homes: Path, text: str) -> None:
+    """What goes round, what is long, what looks like much at each of its places: with the test's limit of time."""
+    assert found(homes, {"Makefile": text}) == ""
 
 
 def test_a_makefile_that_includes_itself_ends(homes: Path) -> None:
