@@ -23,8 +23,9 @@ NINJA_NAMES = ("ninja", "ninja-build", "samu")
 MAKE_NAMES = ("make", "gmake")
 _CACHED_NVCC = re.compile(r"^(?P<name>CMAKE_CUDA_COMPILER|CUDA_NVCC_EXECUTABLE):[A-Z]+=(?P<path>/.*)$", re.MULTILINE)
 """The second is that of CMake's old FindCUDA, which OpenCV goes by; it is found beside CUDA_HOME, not on PATH."""
-_NINJA_NVCC = re.compile(r"^nvcc = (?:\S+ )?(?P<path>(?:/|\$cuda_home/)\S*nvcc)\s*$", re.MULTILINE)
-"""torch puts ccache before it; flashinfer writes ``$cuda_home/bin/nvcc``."""
+_NINJA_NVCC = re.compile(r"^[ \t]*\w+ = (?:\S+ )?(?P<path>(?:/|\$cuda_home/)\S*/nvcc)(?=\s)", re.MULTILINE)
+"""A variable, or the command of a rule (meson's, with a native file). torch puts ccache before it; flashinfer writes
+``$cuda_home/bin/nvcc``."""
 _SCCACHE_NVCC = re.compile(
     r"^CMAKE_CUDA_COMPILER_LAUNCHER:[A-Z]+=\S*sccache"
     r"|^build [^\n]*: CUDA_COMPILER\S*[^\n]*\n(?:  [^\n]*\n)*?  LAUNCHER = \S*sccache"

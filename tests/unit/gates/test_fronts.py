@@ -24,6 +24,9 @@ def configured(folder: Path, nvcc: Path, *, kind: str = "CMAKE_CUDA_COMPILER") -
     if kind in ("CMAKE_CUDA_COMPILER", "CUDA_NVCC_EXECUTABLE"):
         text = f"CMAKE_BUILD_TYPE:STRING=Release\n{kind}:FILEPATH={nvcc}\n//end\n"
         (folder / "CMakeCache.txt").write_text(text)
+    elif kind == "meson":
+        text = f"rule cuda_COMPILER\n command = {nvcc} $ARGS -MD -MF $DEPFILE -o $out -c $in\n"
+        (folder / "build.ninja").write_text(text)
     else:
         launcher = "ccache " if kind == "torch with ccache" else ""
         text = f"ninja_required_version = 1.3\nnvcc = {launcher}{nvcc}\ncuda_cflags = -O3\n"
@@ -43,7 +46,7 @@ def configured(folder: Path, nvcc: Path, *, kind: str = "CMAKE_CUDA_COMPILER") -
         ("cmake", ["--build", "build", "-j8"], "build"),
     ],
 )
-@pytest.mark.parametrize("kind", ["CMAKE_CUDA_COMPILER", "CUDA_NVCC_EXECUTABLE", "torch", "torch with ccache"])
+@pytest.mark.parametrize("kind", ["CMAKE_CUDA_COMPILER", "CUDA_NVCC_EXECUTABLE", "torch", "torch with ccache", "meson"])
 def test_the_nvcc_of_the_build_folder_is_found(
     tmp_path: Path, nvcc: Path, name: str, argv: list[str], below: str, kind: str
 ) -> None:
