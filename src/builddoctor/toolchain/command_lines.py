@@ -22,6 +22,22 @@ from builddoctor.toolchain.options import Role, all_values, first_value, names_o
 _SOURCE_SUFFIXES = frozenset((".cu", ".cpp", ".cc", ".cxx", ".c++", ".c", ".C", ".cppm", ".hip", ".m", ".mm"))
 _INPUT_SUFFIXES = _SOURCE_SUFFIXES | {".ii", ".i", ".s", ".S", ".ptx", ".gpu", ".cubin", ".o", ".a", ".h", ".hpp"}
 _COMPILE_ONLY = names_of(Role.COMPILE, Role.STAGE)
+_COMPILES_NOTHING = frozenset(
+    [
+        "-M",
+        "-MM",
+        "-E",
+        "-dlink",
+        "-lib",
+        "-dryrun",
+        "--dryrun",
+        "--generate-dependencies",
+        "--generate-nonsystem-dependencies",
+        "--preprocess",
+        "--device-link",
+        "--lib",
+    ]
+)
 _ARCH_OPTIONS = sorted(names_of(Role.ARCH))
 _ARCH = re.compile(r"(?:sm|compute|lto)_(\d+[af]?)")
 _TMPXFT = re.compile(
@@ -29,9 +45,9 @@ _TMPXFT = re.compile(
     r"(?:\.(?:compute|sm)_\w+)?(?:\.(?:cpp|cudafe)\d*)?\.(?:ptx|ii|gpu|cpp)\Z"
 )
 _TRIED_OUT = re.compile(
-    r"/(?:CMakeScratch|CMakeTmp|TryCompile-\w+|CompilerId\w*)/|/CMakeFiles/\d+\.\d+|/(?:cmTC_|conftest|_configtest)[^/]*\Z"
+    r"/(?:CMakeScratch|CMakeTmp|TryCompile-\w+|CompilerId\w*|meson-private)/|/CMakeFiles/\d+\.\d+|/(?:cmTC_|conftest|_configtest)[^/]*\Z"
 )
-"""Where CMake, autoconf and distutils try a compiler out."""
+"""Where CMake, meson, autoconf and distutils try a compiler out."""
 _TRIALS_OUTPUT = re.compile(r"(?:cmTC_|conftest|_configtest).*|a\.out")
 _MADE_FOLDER = re.compile(r".*/tmp[a-z0-9_]{8}")
 """A folder by Python's ``tempfile.mkdtemp``."""
@@ -97,7 +113,9 @@ def nvcc_unit(unit_id: str, argv: Sequence[str], cwd: str) -> Unit:
     archs = sorted({f"sm_{arch}" for arch in _ARCH.findall(words)})
     attached = (word[2:] for word in argv if word.startswith("-t") and word[2:].isdigit())
     threads = whole_number(first_value(argv, "--threads", "-t") or next(attached, "") or "1")
-    return _unit(unit_id, argv, cwd, archs=tuple(archs), threads=1 if threads is None else threads)
+    # A program from one source, compiled and linked at once, as Makefiles that were written by hand have it.
+    at_once = _COMPILES_NOTHING.isdisjoint(argv) and len(_sources(argv)) == 1
+    return _unit(unit_id, argv, cwd, archs=tuple(archs), threads=1 if threads is None else threads, at_once=at_once)
 
 
 def driver_unit(unit_id: str, argv: Sequence[str], cwd: str) -> Unit:
@@ -119,10 +137,16 @@ def options_digest(argv: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(sorted(_digested(argv))).encode(errors="replace")).hexdigest()[:16]
 
 
-def _unit(unit_id: str, argv: Sequence[str], cwd: str, *, archs: tuple[str, ...], threads: int) -> Unit:
+def _sources(argv: Sequence[str]) -> list[str]:
     words = (argv[index] for index in _input_indexes(argv))
-    source = next((word for word in words if PurePosixPath(word).suffix in _SOURCE_SUFFIXES), "")
-    compiles = not _COMPILE_ONLY.isdisjoint(argv)
+    return [word for word in words if PurePosixPath(word).suffix in _SOURCE_SUFFIXES]
+
+
+def _unit(
+    unit_id: str, argv: Sequence[str], cwd: str, *, archs: tuple[str, ...], threads: int, at_once: bool = False
+) -> Unit:
+    source = next(iter(_sources(argv)), "")
+    compiles = at_once or not _COMPILE_ONLY.isdisjoint(argv)
     output = _output(argv)
     return Unit(
         unit_id=unit_id,

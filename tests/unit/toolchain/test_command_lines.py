@@ -205,6 +205,24 @@ def test_every_way_to_compile_is_counted(option: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "counted"),
+    [
+        ("-O3 -std=c++17 train_gpt2.cu -lcublas -lcublasLt -o train_gpt2cu", True),
+        ("-arch=sm_90 a.cu b.o -o prog", True),
+        ("-shared -Xcompiler -fPIC a.cu -o liba.so", True),
+        ("a.cu b.cu -o prog", False),
+        ("-M a.cu -o a.d", False),
+        ("-E a.cu -o a.ii", False),
+        ("-dlink a.o b.o -o d.o", False),
+        ("sanitycheckcuda.cu -o sanitycheckcuda.exe", False),
+    ],
+)
+def test_a_program_of_one_source_is_counted(text: str, counted: bool) -> None:
+    """Compiled and linked at once: its past is that of one source. Of several no past says which is which."""
+    assert nvcc(text, "/b/meson-private" if "sanity" in text else "/b").counted == counted
+
+
+@pytest.mark.parametrize(
     ("text", "cwd"),
     [
         ("a.o b.o -o prog", "/b"),
