@@ -1,7 +1,8 @@
 """Host limits under any content of their files: no sensor crashes, and no budget is above a limit that holds.
 
-More than 20,000 cases in all (``CASES``). Two kinds: trees in which the true limits are known, because the test made
-them, under every way of mounting; and whole systems with files torn, mixed up, made unreadable or filled with noise.
+More than 20,000 cases in the nightly (``CASES``). Two kinds: trees in which the true limits are known, because the test
+made them, under every way of mounting; and whole systems with files torn, mixed up, made unreadable or filled with
+noise.
 """
 
 from __future__ import annotations

@@ -52,9 +52,12 @@ def no_literals() -> Constants:
 
 
 def examples(count: int, *, nightly: int = NIGHTLY, **more: Any) -> settings:
-    """``count`` examples in ``--all``, a tenth in the first tier where that is still ``USUAL`` or more.
+    """``count`` examples in the nightly, a quarter in ``--all`` and a tenth in the first tier, where that is still
+    ``USUAL`` or more.
 
     ``nightly``: where an example starts processes and thousands would take hours; ``more``: other settings.
     """
-    drawn = {"fast": min(count, max(USUAL, count // 10)), "nightly": max(count, nightly)}
-    return settings(max_examples=drawn.get(settings.get_current_profile_name(), count), **more)
+    shares = {"fast": 10, "all": 4}
+    share = shares.get(settings.get_current_profile_name())
+    drawn = max(count, nightly) if share is None else min(count, max(USUAL, count // share))
+    return settings(max_examples=drawn, **more)
