@@ -118,6 +118,26 @@ def test_an_nvcc_called_by_its_own_path_by_a_makefile_is_caught(program: Program
     assert plain.returncode == 0
 
 
+@pytest.mark.needs_cmake
+def test_flags_of_a_script_s_own_outlive_the_net_of_a_make(program: Program) -> None:
+    """A cmake below the make and a ninja after it see what the script said, and no more of the net than they need."""
+    nvcc = layouts.real_home() / "bin" / "nvcc"
+    (program.folder / "scale.cu").write_text("int wanted = OWN;\n")
+    (program.folder / "Makefile").write_text(
+        f"scale.o: scale.cu\n\tcmake -E environment > below\n\t{nvcc} -arch=sm_90 -c $< -o $@\n"
+    )
+    (program.folder / "build.ninja").write_text("rule say\n  command = env > after\nbuild after: say\n")
+    script = "export NVCC_APPEND_FLAGS=-DOWN=3; make && ninja"
+    done = supervised(program, "sh", "-c", script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("below", "after"):
+        said = [line for line in (program.folder / name).read_text().splitlines() if line.startswith("NVCC_")]
+        assert "NVCC_APPEND_FLAGS=-DOWN=3" in said
+        assert not any(line.startswith("NVCC_PREPEND_FLAGS") for line in said)
+    asked = [record.phase.kind for record in program.records() if isinstance(record, PhaseAsked)]
+    assert PhaseKind.CICC in asked
+
+
 def test_an_nvcc_called_by_its_own_path_by_a_setup_py_is_caught(program: Program) -> None:
     """As distutils calls it, in a project of older days: under ``run`` as under ``build``."""
     (program.folder / "scale.cu").write_text(SOURCE)

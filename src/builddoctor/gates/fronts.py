@@ -73,13 +73,11 @@ def configured_nvcc(name: str, argv: Sequence[str], cwd: str, env: Mapping[str, 
     if folder is None:
         return None
     cache, ninja_texts = _head(folder / "CMakeCache.txt"), _ninja_texts(folder / _ninja_file(name, argv))
-    if name in MAKE_NAMES and not cache and not any(ninja_texts):
-        return nvcc_by_path(argv, folder, env)
     cached = sorted((match["name"], match["path"].strip()) for match in _CACHED_NVCC.finditer(cache))
     named = [path for _, path in cached] or [_ninja_nvcc(ninja_texts)]
     path = next((each for each in named if os.path.isfile(each) and not is_overlay(Path(each))), "")
     if not path:
-        return None
+        return nvcc_by_path(argv, folder, env) if name in MAKE_NAMES and not cache else None
     makefiles = islice(folder.glob("CMakeFiles/*.dir/build.make"), _MOST_INNER)
     texts = (cache, *ninja_texts, *map(_head, makefiles))
     return None if any("sccache" in text and _SCCACHE_NVCC.search(text) for text in texts) else Path(path)

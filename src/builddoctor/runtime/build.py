@@ -203,7 +203,7 @@ class _Build:
         self.clock = clock
         self.rules = rules
         self.root = root
-        self.fronts = Fronts(prepared, seen.env, keep_going=request.keep_going)
+        self.fronts = Fronts(prepared, seen.env, Processes(root), keep_going=request.keep_going)
         self.state = BuildState(rows=False)
         self.held_units = HeldUnits()
         self.evidence = KillEvidence(root)

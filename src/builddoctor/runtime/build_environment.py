@@ -18,6 +18,7 @@ from builddoctor.core.errors import BuildDoctorError
 from builddoctor.core.request import RunRequest
 from builddoctor.core.toolchain import Toolkit
 from builddoctor.gates.environment import (
+    NET_MARK,
     NVCC_FLAGS,
     SOCKET,
     UNIT,
@@ -32,22 +33,26 @@ from builddoctor.gates.overlay import toolkit_overlay
 from builddoctor.gates.protocol import Registered
 from builddoctor.gates.subprocesses import run_captured
 from builddoctor.runtime.prepare import Prepared, is_front_by_path
+from builddoctor.system.process import Processes
 from builddoctor.toolchain.discover import probe
 
 
 class Fronts:
     """What is known of the build from those that run it. ``planned`` adds up the units of all ninja runs."""
 
-    def __init__(self, prepared: Prepared, env: Mapping[str, str], *, keep_going: bool = False) -> None:
+    def __init__(
+        self, prepared: Prepared, env: Mapping[str, str], processes: Processes, *, keep_going: bool = False
+    ) -> None:
         self._prepared = prepared
         self._env = env
+        self._processes = processes
         self._keep_going = keep_going
         self._real = dict(prepared.tools.fronts)
         self._counting: set[asyncio.Task[None]] = set()
         self.planned: int | None = None
         self._plain: dict[str, str | None] = {}
         self._above_make: dict[str, str | None] = {}
-        """nvcc's flags before a make got a net; empty where none did"""
+        """nvcc's flags before the latest make that got a net did; empty where none has"""
 
     def net_is_cast(self, plain: Mapping[str, str | None]) -> None:
         """Over the whole build. ``plain``: what its variables were before; None: they were not there."""
@@ -66,17 +71,25 @@ class Fronts:
             counting.add_done_callback(self._counting.discard)
         if front.name == "cmake" and "--build" not in front.argv:
             # It asks nvcc for its libraries when it configures, and without a profile nvcc does not know them.
-            return arguments, self._above_make | self._plain
+            return arguments, self._above(front) | self._plain
         nvcc = await asyncio.to_thread(configured_nvcc, front.name, front.argv, front.cwd, self._seen_by_make)
         settings = await asyncio.to_thread(self._net, nvcc) if nvcc is not None else {}
         if front.name in MAKE_NAMES:
-            if settings and not self._above_make:
-                self._above_make = {name: self._env.get(name) for name in NVCC_FLAGS}
+            if settings and not self._above(front):
+                self._above_make = {name: self._processes.environ_value(front.pid, name) for name in NVCC_FLAGS}
             return arguments, {**settings}
         # What make starts may build with another toolkit: it has the net of its own, or none.
-        above = {name: flags or "" for name, flags in self._above_make.items()}
-        own = {name: value.replace(f"@{name}@", above.get(name, f"@{name}@")) for name, value in settings.items()}
-        return arguments, self._above_make | own
+        above = self._above(front)
+        own = {
+            name: value.replace(f"@{name}@", above.get(name) or "") if name in above else value
+            for name, value in settings.items()
+        }
+        return arguments, above | own
+
+    def _above(self, front: Registered) -> dict[str, str | None]:
+        """nvcc's flags as they were before the net of the make that started this program; empty where none did."""
+        below = bool(self._above_make) and self._processes.environ_has(front.pid, NET_MARK)
+        return dict(self._above_make) if below else {}
 
     @property
     def _seen_by_make(self) -> Mapping[str, str]:

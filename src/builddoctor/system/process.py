@@ -147,6 +147,11 @@ class Processes:
         """A process of ours has ``text`` somewhere in its environment. Nothing of it is kept."""
         return text in (self._root.text(f"/proc/{pid}/environ") or "")
 
+    def environ_value(self, pid: int, name: str) -> str | None:
+        """What this one variable was when a process of ours was started; None where it was not there."""
+        words = (self._root.text(f"/proc/{pid}/environ") or "").split("\0")
+        return next((word.partition("=")[2] for word in words if word.startswith(f"{name}=")), None)
+
     def _stat(self, pid: int) -> list[str]:
         """Fields of stat from ``state`` on; the name before them may hold anything, parentheses too."""
         fields = (self._root.text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()

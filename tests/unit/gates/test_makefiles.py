@@ -154,6 +154,11 @@ def test_our_own_gate_needs_no_help(homes: Path) -> None:
     assert found(homes, {"Makefile": USUAL}, env={"CUDA_HOME": "HOMES/b"}) == ""
 
 
+def test_a_ninja_file_beside_it_that_calls_none_does_not_count(homes: Path) -> None:
+    """Some projects have both."""
+    assert found(homes, {"Makefile": USUAL, "build.ninja": "rule say\n  command = echo\n"}) == "a"
+
+
 def test_a_folder_without_a_makefile_is_not_searched(homes: Path) -> None:
     """make has nothing to read there."""
     assert found(homes, {"src/Makefile": USUAL}) == ""
