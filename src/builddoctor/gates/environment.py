@@ -36,6 +36,7 @@ BEFORE = "BUILDDOCTOR_BEFORE"
 FOLDERS = ("PATH", "COMPILER_PATH")
 """Lists of folders: others may be put before ours."""
 NVCC_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+"""What ``net`` sets that an nvcc with its profile reads, too."""
 NET_MARK = "NVCC_PREPEND_FLAGS=-noprof"
 """What the environment of an nvcc has that is caught by ``net``."""
 

@@ -17,6 +17,7 @@ import msgspec
 
 from builddoctor.gates.makefiles import nvcc_by_path
 from builddoctor.gates.subprocesses import run_captured
+from builddoctor.system.source_files import text_of
 from builddoctor.toolchain.discover import is_overlay
 
 NINJA_NAMES = ("ninja", "ninja-build", "samu")
@@ -246,8 +247,4 @@ def _build_folder(name: str, argv: Sequence[str], cwd: str) -> Path | None:
 
 
 def _head(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(_MOST_READ_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
+    return text_of(file, _MOST_READ_BYTES) or ""

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from builddoctor.system.source_files import text_of
 from builddoctor.toolchain.discover import is_overlay
 
 _NAMES = ("GNUmakefile", "makefile", "Makefile")
@@ -74,7 +75,7 @@ class _Makefiles:
         while waiting and len(seen) < _MOST_FILES:
             file = waiting.pop(0)
             place = os.path.normpath(file)
-            if place in seen or not (text := _head(file)):
+            if place in seen or not (text := text_of(file, _MOST_READ_BYTES)):
                 continue
             seen.add(place)
             self.texts.append(text)
@@ -155,11 +156,3 @@ def _listed(folder: Path) -> list[tuple[str, bool]]:
             return sorted((each.name, each.is_dir(follow_symlinks=False)) for each in entries if each.name[0] != ".")
     except OSError:
         return []
-
-
-def _head(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(_MOST_READ_BYTES).decode(errors="replace")
-    except OSError:
-        return ""

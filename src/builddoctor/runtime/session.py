@@ -179,7 +179,8 @@ class Session:
         if self.units.uncaught != uncaught:
             self._log.tell(
                 f"{self.units.uncaught} is called by its own path: its cudafe++, cicc and ptxas start unasked; let "
-                'the build take nvcc from PATH or $CUDACXX; $CUDA_HOME has it after eval "$(builddoctor activate)"',
+                "the build take nvcc from PATH or $CUDACXX, or from $CUDA_HOME in an activated shell: "
+                'eval "$(builddoctor activate)"',
                 warning=True,
             )
         facts = phase_facts(asked.tool, asked.argv, parse_sizes(asked.sizes))
