@@ -37,7 +37,8 @@ FOLDERS = ("PATH", "COMPILER_PATH")
 """Lists of folders: others may be put before ours."""
 NVCC_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 """What ``net`` sets that an nvcc with its profile reads, too."""
-NET_MARK = "NVCC_PREPEND_FLAGS=-noprof"
+_NET_FLAG = "-noprof"
+NET_MARK = f"NVCC_PREPEND_FLAGS={_NET_FLAG}"
 """What the environment of an nvcc has that is caught by ``net``."""
 
 Mode = Literal["auto", "ccache", "sccache", "none"]
@@ -116,17 +117,18 @@ def plain_environment(env: Mapping[str, str]) -> dict[str, str]:
             if theirs is not None:
                 plain[name] = theirs
     for name in FOLDERS:
-        if any(_is_ours(folder) for folder in _split(plain.get(name, ""))):
-            plain[name] = ":".join(folder for folder in _split(plain[name]) if not _is_ours(folder))
+        if any(is_gates_folder(folder) for folder in _split(plain.get(name, ""))):
+            plain[name] = ":".join(folder for folder in _split(plain[name]) if not is_gates_folder(folder))
     for name in ("COMPILER_PATH", "CUDA_HOME", "CUDACXX", "PYTORCH_NVCC", "DG_JIT_NVCC_COMPILER"):
         # Where an environment was written into a file there is no BEFORE.
         value = plain.get(name)
-        if value is not None and (not value or any(_is_ours(each) for each in (value, os.path.dirname(value)))):
+        if value is not None and (not value or any(is_gates_folder(each) for each in (value, os.path.dirname(value)))):
             del plain[name]
     return plain
 
 
-def _is_ours(folder: str) -> bool:
+def is_gates_folder(folder: str) -> bool:
+    """A folder of an overlay."""
     return any(os.path.exists(os.path.join(each, OVERLAY_MARK)) for each in (folder, os.path.dirname(folder)))
 
 
@@ -143,7 +145,7 @@ def net(*, cuda: Path, toolkit: Toolkit) -> dict[str, str]:
     if any(" " in flag for flag in (*toolkit.include_flags, *toolkit.library_flags)):
         return {}
     settings = {
-        "NVCC_PREPEND_FLAGS": "-noprof @NVCC_PREPEND_FLAGS@",
+        "NVCC_PREPEND_FLAGS": f"{_NET_FLAG} @NVCC_PREPEND_FLAGS@",
         "NVCC_APPEND_FLAGS": f"@NVCC_APPEND_FLAGS@ {flags}",
         "CICC_PATH": f"{cuda}/nvvm/bin",
         "PATH": f"{cuda}/nvvm/bin:{cuda}/bin:@PATH@:{toolkit.here}",
@@ -151,6 +153,11 @@ def net(*, cuda: Path, toolkit: Toolkit) -> dict[str, str]:
     if toolkit.libdevice_folder:
         settings["NVVMIR_LIBRARY_DIR"] = toolkit.libdevice_folder
     return settings
+
+
+def has_net(env: Mapping[str, str]) -> bool:
+    """What this environment is given to is in a net already."""
+    return env.get("NVCC_PREPEND_FLAGS", "").startswith(_NET_FLAG)
 
 
 def is_supervised(env: Mapping[str, str]) -> bool:

@@ -546,6 +546,9 @@ def unit(real, shown, args):
     environ = dict(os.environ)
     if connection is None:
         become(real, real, args, environ)
+    if answer is not None and answer[0] == "instead":
+        # The gate of another toolkit, which the build has chosen since it began: it asks by itself.
+        become(answer[1], answer[1], args, environ)
     if answer is None or len(answer) < 3:
         # Hundreds may have waited here: one at a time, and no more than one phase of each.
         wait_in_line()

@@ -54,6 +54,7 @@ from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture
 from builddoctor.runtime.folders import history_file, run_folder, trace_file
 from builddoctor.runtime.history_recorder import HistoryRecorder, TimeLeftWatch
 from builddoctor.runtime.kill_evidence import KillEvidence
+from builddoctor.runtime.later_toolchain import LaterToolchain
 from builddoctor.runtime.output_scanner import OutputScanner
 from builddoctor.runtime.phases import LivePhases
 from builddoctor.runtime.prepare import Preflight, Prepared, look_ahead, prepare, settle_environment
@@ -67,7 +68,7 @@ from builddoctor.runtime.units import HeldUnits, project_folder
 from builddoctor.scheduler.scheduler import Scheduler
 from builddoctor.system.memory_sensor import MemorySensor
 from builddoctor.system.oom_evidence import KillCounter
-from builddoctor.system.process import Processes
+from builddoctor.system.process import Processes, started_s
 from builddoctor.system.root import Clock, SystemRoot, monotonic, own_pid, page_size
 from builddoctor.system.scene_reader import SceneReader
 from builddoctor.trace.analysis import read_build
@@ -203,7 +204,12 @@ class _Build:
         self.clock = clock
         self.rules = rules
         self.root = root
-        self.fronts = Fronts(prepared, seen.env, Processes(root), keep_going=request.keep_going)
+        processes = Processes(root)
+        ticks = joined.start_ticks if joined is not None else processes.start_ticks(own_pid(root) or 0)
+        later = LaterToolchain(
+            prepared, seen.env, fixed=bool(request.toolkit), began_s=started_s(ticks or 0), tell=self._tell
+        )
+        self.fronts = Fronts(prepared, seen.env, later, processes, keep_going=request.keep_going)
         self.state = BuildState(rows=False)
         self.held_units = HeldUnits()
         self.evidence = KillEvidence(root)
@@ -492,6 +498,7 @@ class _Build:
             root=self.root,
             clock=self.clock,
             answer_front=self.fronts.answer,
+            right_gate=self.fronts.instead,
             recorder=self.recorder,
             elsewhere=elsewhere,
             stored=stored,
@@ -589,6 +596,10 @@ class _Build:
         assert self._session is not None, "gates are served once the session is there"
         with contextlib.suppress(ConnectionError):
             await self._session.converse(connection)
+
+    def _tell(self, text: str, *, warning: bool = False) -> None:
+        if self._log is not None:
+            self._log.tell(text, warning=warning)
 
     def _tell_start(self, log: EventLog) -> None:
         for line in self.seen.recipe.lines if self.seen.recipe is not None else ():

@@ -14,37 +14,41 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from builddoctor.core.errors import BuildDoctorError
 from builddoctor.core.request import RunRequest
-from builddoctor.core.toolchain import Toolkit
 from builddoctor.gates.environment import (
-    NET_MARK,
     NVCC_FLAGS,
     SOCKET,
     UNIT,
     build_environment,
     cache_settings,
     chosen_cache,
+    has_net,
     net,
     programs_of,
 )
 from builddoctor.gates.fronts import MAKE_NAMES, NINJA_NAMES, configured_nvcc, going_on, planned_units, wants_jobs
-from builddoctor.gates.overlay import toolkit_overlay
 from builddoctor.gates.protocol import Registered
-from builddoctor.gates.subprocesses import run_captured
+from builddoctor.runtime.later_toolchain import LaterToolchain
 from builddoctor.runtime.prepare import Prepared, is_front_by_path
 from builddoctor.system.process import Processes
-from builddoctor.toolchain.discover import probe
 
 
 class Fronts:
     """What is known of the build from those that run it. ``planned`` adds up the units of all ninja runs."""
 
     def __init__(
-        self, prepared: Prepared, env: Mapping[str, str], processes: Processes, *, keep_going: bool = False
+        self,
+        prepared: Prepared,
+        env: Mapping[str, str],
+        later: LaterToolchain,
+        processes: Processes,
+        *,
+        keep_going: bool = False,
     ) -> None:
+        """``env``: before ours; of a program that is out of sight, in a pid namespace of its own, it has to do."""
         self._prepared = prepared
         self._env = env
+        self._later = later
         self._processes = processes
         self._keep_going = keep_going
         self._real = dict(prepared.tools.fronts)
@@ -69,43 +73,36 @@ class Fronts:
             counting = asyncio.create_task(self._count(front))
             self._counting.add(counting)
             counting.add_done_callback(self._counting.discard)
-        if front.name == "cmake" and "--build" not in front.argv:
+        seen = self._processes.environ(front.pid)
+        configures = front.name == "cmake" and "--build" not in front.argv
+        later = await self._later.settings(seen, decides=configures or front.name in MAKE_NAMES)
+        # nvcc's flags before the net of the make that started this program; empty where none did.
+        above = dict(self._above_make) if has_net(seen) else {}
+        if configures:
             # It asks nvcc for its libraries when it configures, and without a profile nvcc does not know them.
-            return arguments, self._above(front) | self._plain
-        nvcc = await asyncio.to_thread(configured_nvcc, front.name, front.argv, front.cwd, self._seen_by_make)
-        settings = await asyncio.to_thread(self._net, nvcc) if nvcc is not None else {}
+            return arguments, {**later, **above, **self._plain}
+        nvcc = await asyncio.to_thread(configured_nvcc, front.name, front.argv, front.cwd, seen or self._env)
+        settings = await self._net(nvcc) if nvcc is not None else {}
         if front.name in MAKE_NAMES:
-            if settings and not self._above(front):
-                self._above_make = {name: self._processes.environ_value(front.pid, name) for name in NVCC_FLAGS}
-            return arguments, {**settings}
+            if settings and not above:
+                self._above_make = {name: seen.get(name) for name in NVCC_FLAGS}
+            above = {}
         # What make starts may build with another toolkit: it has the net of its own, or none.
-        above = self._above(front)
+        before = {**later, **above}
         own = {
-            name: value.replace(f"@{name}@", above.get(name) or "") if name in above else value
+            name: value.replace(f"@{name}@", before.get(name) or "") if name in before else value
             for name, value in settings.items()
         }
-        return arguments, above | own
+        return arguments, before | own
 
-    def _above(self, front: Registered) -> dict[str, str | None]:
-        """nvcc's flags as they were before the net of the make that started this program; empty where none did."""
-        below = bool(self._above_make) and self._processes.environ_has(front.pid, NET_MARK)
-        return dict(self._above_make) if below else {}
+    async def instead(self, unit: Registered) -> str:
+        """The gate of nvcc to call instead of this one; empty: it is the right one."""
+        seen = self._processes.environ(unit.pid)
+        return await self._later.instead(unit.shown, unit.cwd, seen)
 
-    @property
-    def _seen_by_make(self) -> Mapping[str, str]:
-        toolkit = self._prepared.toolkit
-        return {"CUDA_HOME": toolkit.home, **self._env} if toolkit is not None else self._env
-
-    def _net(self, nvcc: Path) -> dict[str, str]:
-        toolkit = probe(nvcc, self._env, run=run_captured)
-        if not isinstance(toolkit, Toolkit):
-            return {}
-        try:
-            cuda = toolkit_overlay(self._prepared.cache, toolkit, self._env)
-        except BuildDoctorError:
-            # It is said when its first host compile comes from an nvcc that is not caught.
-            return {}
-        return net(cuda=cuda, toolkit=toolkit)
+    async def _net(self, nvcc: Path) -> dict[str, str]:
+        found = await self._later.gates_of(str(nvcc))
+        return net(cuda=found[0], toolkit=found[1]) if found is not None else {}
 
     async def _count(self, front: Registered) -> None:
         real = self._real.get(front.name)

@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from builddoctor.runtime.away import Elsewhere
     from builddoctor.runtime.stored_phases import StoredPhases
 
-FrontAnswer = Callable[[Registered], Awaitable[tuple[list[str], dict[str, str | None]]]]
+FrontAnswer = Callable[[Registered], Awaitable[tuple[list[str], Mapping[str, str | None]]]]
+RightGate = Callable[[Registered], Awaitable[str]]
 """Further arguments and environment for a program that runs a build."""
 
 
@@ -84,6 +85,7 @@ class Session:
         root: SystemRoot,
         clock: Clock,
         answer_front: FrontAnswer,
+        right_gate: RightGate,
         recorder: HistoryRecorder,
         elsewhere: Elsewhere | None,
         stored: StoredPhases | None,
@@ -110,6 +112,7 @@ class Session:
         self._page_bytes = root.page_bytes()
         self._clock = clock
         self._answer_front = answer_front
+        self._right_gate = right_gate
         self._recorder = recorder
         self._elsewhere = elsewhere
         self._stored = stored
@@ -135,7 +138,11 @@ class Session:
             await self._phase(connection, live, digest)
         elif isinstance(message, Registered):
             self.costs.gate_ended(cpu_s=message.gate_cpu_s, peak_kib=message.gate_peak_kib)
-            if message.role == "unit":
+            # By the kernel's word, as with a unit's number.
+            message = msgspec.structs.replace(message, pid=connection.peer_pid)
+            if message.role == "unit" and (instead := await self._right_gate(message)):
+                connection.send("instead", instead)
+            elif message.role == "unit":
                 unit = self.units.register_nvcc(connection.peer_pid, message.argv, message.cwd)
                 threads = await self._held_units.threads(unit.unit_id)
                 connection.send("go", unit.unit_id, str(threads))
@@ -177,12 +184,7 @@ class Session:
         uncaught = self.units.uncaught
         unit_id = self.units.of(asked)
         if self.units.uncaught != uncaught:
-            self._log.tell(
-                f"{self.units.uncaught} is called by its own path: its cudafe++, cicc and ptxas start unasked; let "
-                "the build take nvcc from PATH or $CUDACXX, or from $CUDA_HOME in an activated shell: "
-                'eval "$(builddoctor activate)"',
-                warning=True,
-            )
+            self._log.tell(_uncaught(self.units.uncaught), warning=True)
         facts = phase_facts(asked.tool, asked.argv, parse_sizes(asked.sizes))
         unit = self.units.open.get(unit_id)
         self._last_phase_id += 1
@@ -471,6 +473,20 @@ class Session:
         # Its gate died while it waited, or it has ended as nvcc.
         self._held_units.release(unit.unit_id)
         self._decisions.decide(UnitEnded(at_s=self._log.at_s(), unit_id=unit.unit_id))
+
+
+def _uncaught(nvcc: str) -> str:
+    """What to say of an nvcc that no gate stands before, as it was called."""
+    missed = "its cudafe++, cicc and ptxas start unasked"
+    if "/" in nvcc:
+        return (
+            f"{nvcc} is called by its own path: {missed}; let the build take nvcc from PATH or $CUDACXX, or from "
+            '$CUDA_HOME in an activated shell: eval "$(builddoctor activate)"'
+        )
+    return (
+        f"{nvcc} is one that was put on PATH since the build began: {missed}; load the modules before builddoctor is "
+        'called, or say behind them in the script: eval "$(builddoctor activate)"'
+    )
 
 
 def _digest(argv: Sequence[str]) -> str:

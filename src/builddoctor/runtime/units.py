@@ -23,6 +23,7 @@ from builddoctor.core.phase import Unit
 from builddoctor.core.units import printable
 from builddoctor.gates.environment import NET_MARK
 from builddoctor.gates.fronts import works_in
+from builddoctor.gates.gate_program import QUERIES
 from builddoctor.gates.guardian import hold
 from builddoctor.gates.protocol import Asked
 from builddoctor.projects.metadata import project_name
@@ -108,9 +109,10 @@ class Units:
                 # Triton's ptxas, or a node's: what called it runs one after the other, and ends with the server it is.
                 return ""
             read = nvcc_unit if is_nvcc else driver_unit
-            # One of ours that was only asked something (-v, say) is a gate all the same.
+            # One of ours that was only asked something (-v, say) is a gate all the same; a dry run starts none of its
+            # own tools.
             caught = is_overlay(Path(argv[0])) or self._processes.environ_has(pid, NET_MARK)
-            if is_nvcc and not self.uncaught and not caught:
+            if is_nvcc and not self.uncaught and not caught and QUERIES.isdisjoint(argv):
                 self.uncaught = argv[0]
             self._open(read(unit_id, argv[1:], asked.cwd), pid, argv, asked.cwd)
         return unit_id

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Collection
 from typing import Literal
 
@@ -23,7 +24,7 @@ from builddoctor.core.limits import ProcessRoom
 from builddoctor.core.machine import ProcessCap
 from builddoctor.core.units import MIB, whole_number
 from builddoctor.system.cgroup import controller_directories
-from builddoctor.system.root import SystemRoot, keyed
+from builddoctor.system.root import SystemRoot, keyed, since_boot
 
 FAR_AWAY = 32768
 """A limit of the user's that is this high is not counted against: all of /proc would have to be read for it."""
@@ -147,15 +148,20 @@ class Processes:
         """A process of ours has ``text`` somewhere in its environment. Nothing of it is kept."""
         return text in (self._root.text(f"/proc/{pid}/environ") or "")
 
-    def environ_value(self, pid: int, name: str) -> str | None:
-        """What this one variable was when a process of ours was started; None where it was not there."""
+    def environ(self, pid: int) -> dict[str, str]:
+        """What a process of ours was started with; empty where it is gone, or out of sight (0). Keep little of it."""
         words = (self._root.text(f"/proc/{pid}/environ") or "").split("\0")
-        return next((word.partition("=")[2] for word in words if word.startswith(f"{name}=")), None)
+        return dict(word.split("=", 1) for word in words if "=" in word)
 
     def _stat(self, pid: int) -> list[str]:
         """Fields of stat from ``state`` on; the name before them may hold anything, parentheses too."""
         fields = (self._root.text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
         return fields if len(fields) > _START_TICKS else []
+
+
+def started_s(start_ticks: int) -> float:
+    """When a process with this start time began, in seconds since the epoch, as files have their times."""
+    return time.time() - (since_boot() - start_ticks / os.sysconf("SC_CLK_TCK"))
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

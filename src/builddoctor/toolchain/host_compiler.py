@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -67,13 +67,18 @@ class Preprocessed(msgspec.Struct, frozen=True):
     glibc: str
 
 
-def host_compilers(env: Mapping[str, str], *, run: RunProbe) -> list[HostCompiler]:
-    """All gcc found, one entry for each machine and version; none for those that two different gcc share."""
+def host_compilers(
+    env: Mapping[str, str], *, run: RunProbe, folders: Sequence[str] | None = None
+) -> list[HostCompiler]:
+    """All gcc found, one entry for each machine and version; none for those that two different gcc share.
+
+    ``folders``: look in these, and not in all of PATH.
+    """
     clean = {name: value for name, value in env.items() if name not in ("COMPILER_PATH", "GCC_EXEC_PREFIX")}
     found: dict[tuple[str, str], HostCompiler] = {}
     ambiguous: set[tuple[str, str]] = set()
     drivers: dict[str, str] = {}
-    for driver in _drivers(env):
+    for driver in _drivers(env, path_folders(env) if folders is None else folders):
         real = os.path.realpath(driver)
         if real not in drivers and os.access(real, os.X_OK) and "ccache" not in Path(real).name:
             drivers[real] = driver
@@ -102,7 +107,7 @@ def uncaught_driver(env: Mapping[str, str], gates: Path, *, run: RunProbe) -> st
 
     A gcc that was moved from where it was configured looks beside itself first.
     """
-    driver = next((driver for driver in _drivers(env) if Path(driver).name in ("g++", "c++")), "")
+    driver = next((driver for driver in _drivers(env, path_folders(env)) if Path(driver).name in ("g++", "c++")), "")
     if not driver or "ccache" in os.path.realpath(driver):
         return ""
     asked = run([driver, "-print-prog-name=cc1plus"], env={**env, "COMPILER_PATH": str(gates)})
@@ -229,12 +234,12 @@ def _ask_gcc(driver: str, env: Mapping[str, str], deadline: Deadline, run: RunPr
     return HostCompiler(driver=driver, machine=parts[0], version=parts[1], programs=tuple(programs))
 
 
-def _drivers(env: Mapping[str, str]) -> Iterator[str]:
+def _drivers(env: Mapping[str, str], folders: Sequence[str]) -> Iterator[str]:
     for variable in ("CXX", "CC", "CUDAHOSTCXX", "NVCC_CCBIN"):
         for word in shell_words(env.get(variable, "")):
             if "/" in word:
                 yield word if not os.path.isdir(word) else f"{word}/g++"
-    for folder in path_folders(env):
+    for folder in folders:
         for name in sorted(_names(folder)):
             if _GCC_NAME.match(name):
                 yield f"{folder}/{name}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from builddoctor.core.events import Event, Note
 from builddoctor.core.limits import LevelKind, MemoryLevel, MemoryReading
-from builddoctor.gates.protocol import Asked
+from builddoctor.gates.protocol import Asked, Registered
 from builddoctor.runtime.decision_loop import DecisionLoop
 from builddoctor.runtime.event_log import EventLog, Observer
 from builddoctor.runtime.failure_capture import FailureSnapshots, InputCapture
@@ -68,6 +68,10 @@ class Built:
     def notes(self) -> list[Note]:
         """What a person was told."""
         return [event for event in self.events if isinstance(event, Note)]
+
+
+async def this_gate(_: Registered) -> str:
+    return ""
 
 
 async def no_front(*_: object) -> tuple[list[str], dict[str, str | None]]:
@@ -144,6 +148,7 @@ def build_of(
         root=root,
         clock=clock,
         answer_front=no_front,
+        right_gate=this_gate,
         recorder=recorder,
         elsewhere=None,
         stored=None,
