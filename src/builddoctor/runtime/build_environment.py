@@ -82,7 +82,7 @@ class Fronts:
             # It asks nvcc for its libraries when it configures, and without a profile nvcc does not know them.
             return arguments, {**later, **above, **self._plain}
         nvcc = await asyncio.to_thread(configured_nvcc, front.name, front.argv, front.cwd, seen or self._env)
-        settings = await self._net(nvcc) if nvcc is not None else {}
+        settings = await self._net(nvcc, seen) if nvcc is not None else {}
         if front.name in MAKE_NAMES:
             if settings and not above:
                 self._above_make = {name: seen.get(name) for name in NVCC_FLAGS}
@@ -100,8 +100,8 @@ class Fronts:
         seen = self._processes.environ(unit.pid)
         return await self._later.instead(unit.shown, unit.cwd, seen)
 
-    async def _net(self, nvcc: Path) -> dict[str, str]:
-        found = await self._later.gates_of(str(nvcc))
+    async def _net(self, nvcc: Path, seen: Mapping[str, str]) -> dict[str, str]:
+        found = await self._later.gates_of(str(nvcc), seen)
         return net(cuda=found[0], toolkit=found[1]) if found is not None else {}
 
     async def _count(self, front: Registered) -> None:

@@ -23,7 +23,7 @@ import msgspec
 
 from builddoctor.core.errors import BuildDoctorError
 from builddoctor.core.toolchain import Toolkit
-from builddoctor.gates.environment import has_net, is_gates_folder
+from builddoctor.gates.environment import ACTIVE, SOCKET, has_net, is_gates_folder
 from builddoctor.gates.overlay import host_overlay, toolkit_overlay
 from builddoctor.gates.subprocesses import run_captured
 from builddoctor.runtime.prepare import Prepared
@@ -123,9 +123,12 @@ class LaterToolchain:
         self._said: set[str] = set()
         self._news: list[tuple[str, bool]] = []
 
-    async def gates_of(self, nvcc: str) -> tuple[Path, Toolkit] | None:
-        """The overlay of the toolkit that this nvcc belongs to; None where it does not work."""
-        return await self._in_thread(lambda: self._gates_of(nvcc))
+    async def gates_of(self, nvcc: str, seen: Mapping[str, str]) -> tuple[Path, Toolkit] | None:
+        """The overlay of the toolkit that this nvcc belongs to; None where it does not work.
+
+        ``seen``: the environment of what calls it.
+        """
+        return await self._in_thread(lambda: self._gates_of(nvcc, seen))
 
     async def settings(self, seen: Mapping[str, str], *, decides: bool) -> Mapping[str, str]:
         """What a program with the environment ``seen`` needs further, so that what it starts is gated.
@@ -163,7 +166,7 @@ class LaterToolchain:
             return ""
         by_cmake = caller.name == "CMake"
         nvcc = later_nvcc(seen, self._start, given_home=self._given_home, by_cmake=by_cmake)
-        gate = self._gate_of(nvcc) if nvcc else self._own_gate
+        gate = self._gate_of(nvcc, seen) if nvcc else self._own_gate
         if not by_cmake and gate == shown:
             self._warn_of_path(seen)
         if gate == shown or not gate or (not by_cmake and shown not in (text_of(Path(cwd, "build.ninja")) or "")):
@@ -176,21 +179,23 @@ class LaterToolchain:
             )
         return gate
 
-    def _gate_of(self, nvcc: str) -> str:
+    def _gate_of(self, nvcc: str, seen: Mapping[str, str]) -> str:
         """Before this nvcc, which may be one; empty where there can be none."""
         if not nvcc or is_overlay(Path(nvcc)):
             return nvcc
-        found = self._gates_of(nvcc)
+        found = self._gates_of(nvcc, seen)
         return f"{found[0]}/bin/nvcc" if found is not None else ""
 
-    def _gates_of(self, nvcc: str) -> tuple[Path, Toolkit] | None:
+    def _gates_of(self, nvcc: str, seen: Mapping[str, str]) -> tuple[Path, Toolkit] | None:
         if nvcc not in self._toolkits:
             self._toolkits[nvcc] = None
-            toolkit = probe(Path(nvcc), self._start, run=run_captured)
+            # conda's finds no gcc without the variables that come with it. Gates are to ask nobody now.
+            env = {name: value for name, value in (seen or self._start).items() if name not in (SOCKET, ACTIVE)}
+            toolkit = probe(Path(nvcc), env, run=run_captured)
             if isinstance(toolkit, Toolkit):
                 # Where it fails, that is said when the first host compile comes from an nvcc that is not caught.
                 with contextlib.suppress(BuildDoctorError):
-                    self._toolkits[nvcc] = (toolkit_overlay(self._prepared.cache, toolkit, self._start), toolkit)
+                    self._toolkits[nvcc] = (toolkit_overlay(self._prepared.cache, toolkit, env), toolkit)
         return self._toolkits[nvcc]
 
     def _other(self, gate: str) -> Toolkit | None:
@@ -207,7 +212,7 @@ class LaterToolchain:
     def _warn_of_path(self, seen: Mapping[str, str]) -> None:
         """Where it goes by a CUDA_HOME that we set, and another toolkit has come onto PATH."""
         goes_by_it = self._given_home != "" and seen.get("CUDA_HOME") == self._given_home
-        if goes_by_it and (other := self._other(self._gate_of(_on_path(seen)))):
+        if goes_by_it and (other := self._other(self._gate_of(_on_path(seen), seen))):
             self._say(
                 f"the build has put CUDA {other.version} of {other.home} on PATH since it began, and takes that of "
                 f"{self._given_home}: let it set CUDA_HOME as well, or load the module before builddoctor is called",
@@ -226,7 +231,7 @@ class LaterToolchain:
         settings: dict[str, str] = {}
         chosen = dict(seen)
         on_path = _on_path(seen)
-        gate = self._gate_of(on_path)
+        gate = self._gate_of(on_path, seen)
         if gate and gate != on_path:
             settings["PATH"] = f"{os.path.dirname(gate)}:{seen['PATH']}"
             other = self._other(gate)
@@ -235,7 +240,7 @@ class LaterToolchain:
                 settings["CUDA_HOME"] = chosen["CUDA_HOME"] = other.home
         for name in OURS:
             nvcc = later_nvcc(chosen, self._start, given_home=self._given_home, by_cmake=name == "CUDACXX")
-            gate = self._gate_of(nvcc)
+            gate = self._gate_of(nvcc, seen)
             before, _, value = seen.get(name, "").rpartition(" ")
             if gate and gate != value and not self._start.get(name) and (not value or is_overlay(Path(value))):
                 settings[name] = f"{before} {gate}".strip()
