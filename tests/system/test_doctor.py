@@ -207,6 +207,23 @@ def test_warnings_stand_at_the_start_of_the_trace(program: Program) -> None:
         shutil.rmtree(shared)
 
 
+@pytest.mark.needs_nvcc
+@pytest.mark.parametrize(("command", "is_told"), [(["cmake", "--build", "build"], True), (["sh", "-c", ":"], False)])
+def test_that_a_folder_keeps_another_nvcc_is_told_where_the_command_builds_it(
+    program: Program, command: list[str], is_told: bool
+) -> None:
+    """A script may load that very toolkit."""
+    project = program.folder / "project"
+    compiler = project / "build/CMakeFiles/4.0.0/CMakeCUDACompiler.cmake"
+    compiler.parent.mkdir(parents=True)
+    compiler.write_text('set(CMAKE_CUDA_COMPILER_VERSION "11.4.120")\n')
+    cache = f"CMAKE_CUDA_COMPILER:FILEPATH={sys.executable}\nCMAKE_HOME_DIRECTORY:INTERNAL={project}\n"
+    (project / "build/CMakeCache.txt").write_text(cache)
+    (project / "CMakeLists.txt").write_text("project(x LANGUAGES CUDA)\n")
+    done = program.run("run", "--", *command, cwd=project)
+    assert ("was configured with nvcc 11.4.120" in done.stderr) == is_told
+
+
 def test_fix_moves_tmpdir_for_later_builds(program: Program) -> None:
     """A preview and nothing else without a yes; with one the next build has the new TMPDIR, and says so."""
     shared = Path(tempfile.mkdtemp(prefix="bd-test-", dir="/dev/shm"))

@@ -82,6 +82,9 @@ STOPS_BUILD_COMMANDS = frozenset(("nvcc-arch", "submodules"))
 QUIET = frozenset(("memory-held", "cores-memory", "python-version", "libraries"))
 """Worth a line where the doctor is asked, not before every build."""
 
+OF_BUILD_COMMANDS = frozenset(("build-folder-nvcc",))
+"""A script may load the very toolkit that the folder was configured with."""
+
 LOOKED_AT = 30
 """Traces, newest first."""
 
@@ -383,7 +386,8 @@ def look_ahead(request: RunRequest, env: Mapping[str, str], root: SystemRoot, to
             f"this build cannot succeed (`--no-doctor` tries it): {'; '.join(check.text for check in fatal)}",
             hint=fatal[0].hint or "`builddoctor doctor` shows the whole page",
         )
-    told = [check for check in report.checks if check.status is not Status.OK and check.name not in QUIET]
+    quiet = QUIET if request.need_toolkit or builds_folder(request.command, request.cwd) else QUIET | OF_BUILD_COMMANDS
+    told = [check for check in report.checks if check.status is not Status.OK and check.name not in quiet]
     return brief_lines(told)
 
 
