@@ -1,4 +1,4 @@
-"""A toolkit or a gcc that the build's own script chooses, as `module load` does: as in a plain build, and gated.
+"""A toolkit that the build's own script chooses, as `module load` does: as in a plain build, and gated.
 
 The second toolkit is the first by other paths: the headers that a compile has read say which one it was.
 """
@@ -50,14 +50,8 @@ class Later:
 
     def run(self, script: str, *, options: tuple[str, ...] = ()) -> str:
         """What builddoctor said; the script must succeed."""
-        done = subprocess.run(
-            self._program.supervised("sh", "-ec", script, options=options),
-            cwd=self.folder,
-            env=self._program.env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        files = ("--trace", str(self._program.trace_file))
+        done = self._program.run("run", *files, *options, "--", "sh", "-ec", script)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
@@ -157,35 +151,6 @@ def test_a_toolkit_that_the_user_named_stays(later: Later) -> None:
     named = str(layouts.real_home())
     assert CHOSEN not in later.run(MODULE.format(home=later.home) + TORCH, options=("--toolkit", named))
     assert not later.was_read("scale.o.d")
-
-
-def test_a_gcc_that_was_not_on_path_is_gated_once_it_is(program: Program) -> None:
-    """Its module is loaded by the script."""
-    tools = program.folder / "tools"
-    tools.mkdir()
-    for name in ("sh", "make", "env"):
-        found = shutil.which(name)
-        assert found
-        (tools / name).symlink_to(found)
-    (program.folder / "one.cpp").write_text("int one() { return 1; }\n")
-    (program.folder / "Makefile").write_text("one.o: one.cpp\n\tg++ -c $< -o $@\n")
-    gcc = shutil.which("g++")
-    assert gcc
-    module = program.folder / "module"
-    module.mkdir()
-    (module / "g++").symlink_to(gcc)
-    program.env["PATH"] = str(tools)
-    done = subprocess.run(
-        program.supervised("sh", "-ec", f'export PATH="{module}:$PATH:{Path(gcc).parent}"\nmake'),
-        cwd=program.folder,
-        env=program.env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    asked = [record.phase for record in program.records() if isinstance(record, PhaseAsked)]
-    assert [(each.kind, each.source) for each in asked] == [(PhaseKind.HOST, "one.cpp")]
 
 
 def test_a_module_that_is_loaded_in_an_activated_shell(later: Later, program: Program) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from builddoctor.core.events import PhaseAsked
+from builddoctor.core.phase import PhaseKind
 from support.fake_toolkit import fake_toolkit
 from support.program import Program
 
@@ -77,3 +81,23 @@ def test_a_cuda_home_that_leads_nowhere_is_replaced_for_a_build(program: Program
     done = program.run("run", "--toolkit", str(toolkit), "--", "printenv", "CUDA_HOME", env=env)
     assert done.stdout == "/nowhere\n"
     assert "no CUDA toolkit is where CUDA_HOME points" in done.stderr
+
+
+def test_a_gcc_that_was_not_on_path_is_gated_once_it_is(program: Program) -> None:
+    """The build's own script loads its module."""
+    tools, module = program.folder / "tools", program.folder / "module"
+    for folder, names in ((tools, ("sh", "make")), (module, ("g++",))):
+        folder.mkdir()
+        for name in names:
+            found = shutil.which(name)
+            assert found
+            (folder / name).symlink_to(found)
+    (program.folder / "one.cpp").write_text("int one() { return 1; }\n")
+    (program.folder / "Makefile").write_text("one.o: one.cpp\n\tg++ -c $< -o $@\n")
+    # gcc takes its assembler from PATH.
+    script = f'export PATH="{module}:$PATH:{os.path.dirname(shutil.which("as") or "")}"\nmake'
+    command = ("run", "--trace", str(program.trace_file), "--", "sh", "-ec", script)
+    done = program.run(*command, env={"PATH": str(tools)})
+    assert done.returncode == 0, done.stderr
+    asked = [record.phase for record in program.records() if isinstance(record, PhaseAsked)]
+    assert [(each.kind, each.source) for each in asked] == [(PhaseKind.HOST, "one.cpp")]

@@ -5,8 +5,9 @@ millisecond (no json, no subprocess, no socket module). It sends argv, cwd, pids
 environment, no file contents.
 
 Roles: ``phase`` asks, waits, runs the tool as its child, reports, and may be told to run it again; ``unit`` (nvcc)
-registers, waits until it is opened, and becomes the real nvcc; ``front`` (ninja, cmake, make) registers and becomes the
-real program. A phase may be done on another machine: then its gate is told how it ended, and its files are there.
+registers, waits until it is opened, and becomes the real nvcc, or the gate of another one; ``front`` (ninja, cmake,
+make) registers and becomes the real program. A phase may be done on another machine: then its gate is told how it
+ended, and its files are there.
 
 In an activated shell (BUILDDOCTOR_ACTIVE names what starts a supervisor) the first gate of a build starts the build's
 supervisor, and the later ones find it: its socket is named after the build's topmost activated process.

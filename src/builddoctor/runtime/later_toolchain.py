@@ -135,11 +135,12 @@ class LaterToolchain:
 
         ``decides``: by that environment it chooses a toolkit. ninja does not: the headers' folders are settled.
         """
+        if not seen.get("PATH") or has_net(seen):
+            return {}
         key = (decides, *(seen.get(name) for name in _WATCHED))
         if key not in self._settings:
-            usual = not seen.get("PATH") or has_net(seen)
             # A question may come twice; the answer is the same.
-            self._settings[key] = {} if usual else await self._in_thread(lambda: self._settings_of(seen, decides))
+            self._settings[key] = await self._in_thread(lambda: self._settings_of(seen, decides))
         return self._settings[key]
 
     async def instead(self, shown: str, cwd: str, seen: Mapping[str, str]) -> str:

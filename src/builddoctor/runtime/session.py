@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from builddoctor.runtime.stored_phases import StoredPhases
 
 FrontAnswer = Callable[[Registered], Awaitable[tuple[list[str], Mapping[str, str | None]]]]
-RightGate = Callable[[Registered], Awaitable[str]]
 """Further arguments and environment for a program that runs a build."""
+RightGate = Callable[[Registered], Awaitable[str]]
+"""The gate that nvcc's is to become instead; empty: it is the right one."""
 
 
 class GateCosts:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builddoctor.core.errors import BuildDoctorError, CommandNotExecutableError, CommandNotFoundError
-from builddoctor.gates.guardian import start_error
+from builddoctor.gates.start_error import start_error
 
 PATH = os.defpath
 
