@@ -49,8 +49,7 @@ def test_the_site_fits_its_window_and_keeps_to_itself(width: int, scheme: str, b
     browser.size(width)
     browser.prefer(scheme)
     for page in SHOWN:
-        browser.driver.get(f"{site}/{page}.html")
-        browser.until("return document.readyState === 'complete'")
+        browser.visit(f"{site}/{page}.html")
         assert too_wide(browser) == 0
         assert browser.js("return [...document.images].every((picture) => picture.naturalWidth > 0)")
         assert [each for each in browser.requests() if not each.startswith(site)] == []
@@ -61,7 +60,7 @@ def test_the_site_fits_its_window_and_keeps_to_itself(width: int, scheme: str, b
 def test_every_page_fits_a_phone(browser: Chromium, site: str) -> None:
     """Long words and wide tables scroll in their own boxes."""
     browser.size(420)
-    browser.driver.get(f"{site}/index.html")
+    browser.visit(f"{site}/index.html")
     pages = browser.js("return [...document.querySelectorAll('nav a')].map((link) => link.href.split('#')[0])")
     pages = sorted({page for page in pages if page.startswith(site)})
     assert len(pages) > 60
@@ -70,7 +69,7 @@ def test_every_page_fits_a_phone(browser: Chromium, site: str) -> None:
     browser.cdp("Network.setBlockedURLs", urls=["*search_index.json"])
     wide = []
     for page in pages:
-        browser.driver.get(page)
+        browser.visit(page)
         if too_wide(browser):
             wide.append(page)
     assert wide == []
@@ -78,8 +77,7 @@ def test_every_page_fits_a_phone(browser: Chromium, site: str) -> None:
 
 def test_the_search_finds_a_page(browser: Chromium, site: str) -> None:
     """Typed, as a person does."""
-    browser.driver.get(f"{site}/index.html")
-    browser.until("return document.readyState === 'complete'")
+    browser.visit(f"{site}/index.html")
     # As its shortcut opens it: beside the title there is a field or a button, as the window is wide.
     browser.find("body").send_keys("/")
     browser.until("return document.activeElement.name === 'query'")

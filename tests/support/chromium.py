@@ -82,6 +82,11 @@ class Chromium:
         self.until("return document.documentElement.dataset.ready")
         assert self.js("return document.documentElement.dataset.ready") == "yes", self.console()
 
+    def visit(self, address: str) -> None:
+        """Load a page of a site, and wait until its scripts have run: the driver may return while it is still read."""
+        self.driver.get(address)
+        self.until("return document.readyState === 'complete'")
+
     def until(self, script: str) -> Any:
         """Wait until a script gives something."""
         return WebDriverWait(self.driver, PATIENCE_S).until(lambda _: self.js(script), script)
