@@ -14,6 +14,7 @@ import pytest
 
 from builddoctor.core.events import PhaseAsked
 from builddoctor.core.phase import PhaseKind
+from builddoctor.trace.analysis import read_build
 from support import layouts
 from support.program import Program
 
@@ -33,7 +34,7 @@ ninja
 """
 NINJA = "ninja -C b -d keepdepfile\n"
 OBJECT = "b/CMakeFiles/one.dir/scale.cu.o"
-CHOSEN = "which it has chosen since it began"
+CHOSEN = "from here on the build takes CUDA"
 
 
 class Later:
@@ -61,6 +62,10 @@ class Later:
         return [
             each.kind for each in asked if each.source.endswith("scale.cu") and each.kind is not PhaseKind.PREPROCESS
         ]
+
+    def toolkit(self) -> str:
+        """What the trace says that the build was made with."""
+        return read_build(self._program.trace_file).header.toolkit
 
     def was_read(self, dependencies: str) -> bool:
         """The compile that wrote this file read the headers of the toolkit that was loaded."""
@@ -96,6 +101,7 @@ def test_cmake_takes_the_toolkit_that_was_loaded(later: Later) -> None:
     assert str(later.home) in Path(gate).read_text()
     assert later.was_read(f"{OBJECT}.d")
     assert later.kinds() == PHASES
+    assert later.toolkit() == str(later.home)
 
 
 @pytest.mark.needs_cmake
@@ -116,6 +122,7 @@ def test_a_folder_that_was_configured_before_keeps_its_toolkit(later: Later) -> 
     assert CHOSEN not in later.run(MODULE.format(home=later.home) + NINJA)
     assert not later.was_read(f"{OBJECT}.d")
     assert later.kinds() == PHASES
+    assert later.toolkit() == str(layouts.real_home())
 
 
 def test_torch_takes_the_toolkit_that_cuda_home_names(later: Later, other_programs: str) -> None:
@@ -141,9 +148,11 @@ def test_a_toolkit_on_path_alone_is_not_mixed_with_ours(later: Later) -> None:
 @pytest.mark.parametrize("nvcc", ["nvcc", "$(CUDA_HOME)/bin/nvcc"])
 def test_make_takes_the_toolkit_that_was_loaded(later: Later, nvcc: str) -> None:
     (later.folder / "Makefile").write_text(f"scale.o: scale.cu\n\t{nvcc} -arch=sm_90 -MD -MF $@.d -c $< -o $@\n")
-    later.run(MODULE.format(home=later.home) + "make")
+    said = later.run(MODULE.format(home=later.home) + "make")
+    assert said.count(CHOSEN) == 1
     assert later.was_read("scale.o.d")
     assert later.kinds() == PHASES
+    assert later.toolkit() == str(later.home)
 
 
 def test_a_toolkit_that_the_user_named_stays(later: Later) -> None:

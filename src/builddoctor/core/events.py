@@ -646,6 +646,16 @@ class Note(Event, frozen=True, kw_only=True, tag="note"):
     level: NoteLevel = NoteLevel.INFO
 
 
+class ToolkitChosen(Event, frozen=True, kw_only=True, tag="toolkit"):
+    """From here on the build takes another CUDA toolkit than before: its script loads a module, or its folder was
+    configured with that one. Written before the first unit that takes it."""
+
+    toolkit: str
+    """what CUDA_HOME would be, as in the header"""
+    nvcc: str
+    """its version"""
+
+
 class UnitCommand(Event, frozen=True, kw_only=True, tag="command"):
     """The compiler driver's own command line, credentials masked; written before its unit's event.
 
@@ -823,6 +833,7 @@ Observation = (
     | PhaseStarted
     | Status
     | Note
+    | ToolkitChosen
     | UnitCommand
     | InputsKept
     | SceneSeen

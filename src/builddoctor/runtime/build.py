@@ -34,10 +34,12 @@ from builddoctor.core.events import (
     NoteLevel,
     StopNinja,
     Summary,
+    ToolkitChosen,
 )
 from builddoctor.core.limits import LevelKind
 from builddoctor.core.request import RunRequest
 from builddoctor.core.settings import SchedulerSettings
+from builddoctor.core.toolchain import Toolkit
 from builddoctor.core.units import printable
 from builddoctor.diagnose.from_trace import judge
 from builddoctor.estimation.estimator import LearningEstimator
@@ -57,7 +59,7 @@ from builddoctor.runtime.kill_evidence import KillEvidence
 from builddoctor.runtime.later_toolchain import LaterToolchain
 from builddoctor.runtime.output_scanner import OutputScanner
 from builddoctor.runtime.phases import LivePhases
-from builddoctor.runtime.prepare import Preflight, Prepared, look_ahead, prepare, settle_environment
+from builddoctor.runtime.prepare import Preflight, Prepared, look_ahead, prepare, settle_environment, versions_of
 from builddoctor.runtime.recipe_use import RecipeUse, choose_recipe
 from builddoctor.runtime.rss_recheck import RssRecheck
 from builddoctor.runtime.sampler import QUIET_EVERY_S, Rules, Sampler, collector_held_back
@@ -207,7 +209,12 @@ class _Build:
         processes = Processes(root)
         ticks = joined.start_ticks if joined is not None else processes.start_ticks(own_pid(root) or 0)
         later = LaterToolchain(
-            prepared, seen.env, fixed=bool(request.toolkit), began_s=started_s(ticks or 0), tell=self._tell
+            prepared,
+            seen.env,
+            fixed=bool(request.toolkit),
+            began_s=started_s(ticks or 0),
+            tell=self._tell,
+            chosen=self._toolkit_chosen,
         )
         self.fronts = Fronts(prepared, seen.env, later, processes, keep_going=request.keep_going)
         self.state = BuildState(rows=False)
@@ -224,7 +231,7 @@ class _Build:
             root,
             trace=trace.path,
             free_mib=lambda: sensor.read(0.0).tightest.headroom_mib,
-            versions=prepared.versions,
+            versions=lambda: versions_of(self.recorder.tools),
         )
         self.recorder = HistoryRecorder(
             history_file(seen.env),
@@ -600,6 +607,10 @@ class _Build:
     def _tell(self, text: str, *, warning: bool = False) -> None:
         if self._log is not None:
             self._log.tell(text, warning=warning)
+
+    def _toolkit_chosen(self, toolkit: Toolkit) -> None:
+        if self._log is not None:
+            self._log.add(ToolkitChosen(at_s=self._log.at_s(), toolkit=toolkit.home, nvcc=toolkit.version))
 
     def _tell_start(self, log: EventLog) -> None:
         for line in self.seen.recipe.lines if self.seen.recipe is not None else ():

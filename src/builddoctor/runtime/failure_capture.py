@@ -148,12 +148,12 @@ class InputCapture:
         *,
         trace: Path,
         free_mib: Callable[[], float],
-        versions: Sequence[str] = (),
+        versions: Callable[[], list[str]] = list,
     ) -> None:
         self._root = root
         self._trace = trace
         self._free_mib = free_mib
-        self._versions = list(versions)
+        self._versions = versions
         self._commands = CommandWriter()
         self._deadline: Deadline | None = None
         self._phases_left = MOST_PHASES
@@ -246,7 +246,7 @@ class InputCapture:
             cwd=call.cwd,
             files=[KeptFile(name=file.name, path=file.path, size_bytes=file.size_bytes) for file in copies.files],
             preprocessed=copies.preprocessed,
-            versions=self._versions,
+            versions=self._versions(),
             note=copies.note,
         )
 

@@ -29,6 +29,7 @@ from builddoctor.core.events import (
     PhaseEnded,
     Resume,
     Suspend,
+    ToolkitChosen,
     UnitEnded,
     Warn,
     WarningKind,
@@ -112,7 +113,8 @@ class HistoryRecorder:
         self._thrifty: set[int] = set()
         """those that run with less memory than usual"""
         self._projects = Projects(cwd)
-        self._tools = tools
+        self.tools = tools
+        """what the next unit is compiled with"""
         self._path = path
         self._history: History | None = None
         self._open_again_s = float("inf")
@@ -150,7 +152,7 @@ class HistoryRecorder:
         if self._path is not None and time.monotonic() >= self._open_again_s:
             self._open(self._path, READ_WAIT_S)
         teaches = not tried_out(unit.source, unit.output, cwd)
-        key = unit_key(unit, argv, cwd, self._projects.of(unit, cwd), self._tools)
+        key = unit_key(unit, argv, cwd, self._projects.of(unit, cwd), self.tools)
         if key is None:
             return KnownUnit(teaches=teaches)
         past = self._history.find(key) if self._history is not None else None
@@ -184,6 +186,8 @@ class HistoryRecorder:
                 self._learn(phase, Seen(input_mib=phase.input_mib, peak_mib=event.peak_mib, wall_s=0.0, at_least=True))
         elif isinstance(event, UnitEnded):
             self._unit_ended(event.unit_id)
+        elif isinstance(event, ToolkitChosen):
+            self.tools = msgspec.structs.replace(self.tools, nvcc=event.nvcc)
 
     def _admitted(self, event: Admit) -> None:
         if event.thrift:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import os
 import shutil
@@ -39,7 +40,8 @@ OURS = ("CUDACXX", "PYTORCH_NVCC", "DG_JIT_NVCC_COMPILER")
 """Variables that name our nvcc. What the user has set stands."""
 _WATCHED = ("PATH", "COMPILER_PATH", *HOMES, *HOSTS, *OURS)
 TICK_S = 0.05
-"""A file is stamped with the time of the kernel's last tick, up to 10 ms ago; so 22 of 300 files that a process wrote at once were older than it."""
+"""A file is stamped with the time of the kernel's last tick, up to 10 ms ago: 22 of 300 files that a process wrote at
+once were older than it."""
 
 Made = TypeVar("Made")
 
@@ -108,10 +110,17 @@ class LaterToolchain:
     """Of one build. Its methods are called in the event loop; compilers are asked in a thread, and once."""
 
     def __init__(
-        self, prepared: Prepared, start: Mapping[str, str], *, fixed: bool, began_s: float, tell: Tell
+        self,
+        prepared: Prepared,
+        start: Mapping[str, str],
+        *,
+        fixed: bool,
+        began_s: float,
+        tell: Tell,
+        chosen: Callable[[Toolkit], None],
     ) -> None:
         """``start``: the environment before ours. ``fixed``: the user has named the toolkit. ``began_s``: the build,
-        since the epoch."""
+        since the epoch. ``chosen``: the next unit takes another toolkit than the last."""
         self._prepared = prepared
         self._start = start
         self._given_home = prepared.toolkit.home if prepared.toolkit is not None and not start.get("CUDA_HOME") else ""
@@ -119,18 +128,21 @@ class LaterToolchain:
         self._fixed = fixed
         self._began_s = began_s
         self._tell = tell
+        self._chosen = chosen
+        self._taken = prepared.toolkit
+        """by the latest unit"""
         self._lock = threading.Lock()
         self._toolkits: dict[str, tuple[Path, Toolkit] | None] = {}
         self._settings: dict[tuple[bool | str | None, ...], Mapping[str, str]] = {}
         self._said: set[str] = set()
-        self._news: list[tuple[str, bool]] = []
+        self._news: list[Callable[[], None]] = []
 
     async def gates_of(self, nvcc: str, seen: Mapping[str, str]) -> tuple[Path, Toolkit] | None:
         """The overlay of the toolkit that this nvcc belongs to; None where it does not work.
 
-        ``seen``: the environment of what calls it.
+        It is about to be called by its path. ``seen``: the environment of what calls it.
         """
-        return await self._in_thread(lambda: self._gates_of(nvcc, seen))
+        return await self._in_thread(lambda: self._called(nvcc, seen))
 
     async def settings(self, seen: Mapping[str, str], *, decides: bool) -> Mapping[str, str]:
         """What a program with the environment ``seen`` needs further, so that what it starts is gated.
@@ -158,9 +170,14 @@ class LaterToolchain:
 
         made = await asyncio.to_thread(alone)
         while self._news:
-            text, warning = self._news.pop(0)
-            self._tell(text, warning=warning)
+            self._news.pop(0)()
         return made
+
+    def _called(self, nvcc: str, seen: Mapping[str, str]) -> tuple[Path, Toolkit] | None:
+        found = self._gates_of(nvcc, seen)
+        if found is not None:
+            self._take(found[1])
+        return found
 
     def _instead(self, shown: str, cwd: str, seen: Mapping[str, str]) -> str:
         caller = caller_in(cwd)
@@ -208,9 +225,15 @@ class LaterToolchain:
         return found if found is not None and (ours is None or ours.here != found.here) else None
 
     def _noted(self, shown: str, instead: str) -> str:
-        if other := self._other(instead or shown):
-            self._say(f"the build takes CUDA {other.version} of {other.home}, which it has chosen since it began")
+        gate = instead or shown
+        if (toolkit := self._other(gate) or (self._prepared.toolkit if gate == self._own_gate else None)) is not None:
+            self._take(toolkit)
         return instead
+
+    def _take(self, toolkit: Toolkit) -> None:
+        if self._taken is None or os.path.realpath(self._taken.here) != os.path.realpath(toolkit.here):
+            self._taken = toolkit
+            self._news.append(functools.partial(self._chosen, toolkit))
 
     def _warn_of_path(self, seen: Mapping[str, str]) -> None:
         """Where it goes by a CUDA_HOME that we set, and another toolkit has come onto PATH."""
@@ -225,7 +248,7 @@ class LaterToolchain:
     def _say(self, text: str, *, warning: bool = False) -> None:
         if text not in self._said:
             self._said.add(text)
-            self._news.append((text, warning))
+            self._news.append(functools.partial(self._tell, text, warning=warning))
 
     def _settings_of(self, seen: Mapping[str, str], decides: bool) -> dict[str, str]:
         return ({} if self._fixed else self._nvcc_settings(seen, decides)) | self._host_settings(seen)

@@ -146,13 +146,12 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
             host_arch=os.uname().machine,
         )
 
-    @property
-    def versions(self) -> list[str]:
-        """What a vendor asks for first."""
-        tools = self.toolchain
-        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
-        named = (("nvcc", tools.nvcc), ("gcc", tools.host_compiler), ("", libc), ("", tools.host_arch))
-        return [f"{name} {value}".strip() for name, value in named if value]
+
+def versions_of(tools: Toolchain) -> list[str]:
+    """What a vendor asks for first."""
+    libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    named = (("nvcc", tools.nvcc), ("gcc", tools.host_compiler), ("", libc), ("", tools.host_arch))
+    return [f"{name} {value}".strip() for name, value in named if value]
 
 
 def prepare(

@@ -47,6 +47,7 @@ from builddoctor.core.events import (
     Status,
     Summary,
     Suspend,
+    ToolkitChosen,
     UnitBegan,
     UnitCommand,
     UnitEnded,
@@ -92,7 +93,7 @@ _KILLED = (
     *(Outcome.KILLED_THERE, Outcome.NODE_LOST),
 )
 
-Told = Kill | PhaseEnded | Requeue | GiveUp | Hold | Suspend | Resume | Pause | Continue | Warn | Note
+Told = Kill | PhaseEnded | Requeue | GiveUp | Hold | Suspend | Resume | Pause | Continue | Warn | Note | ToolkitChosen
 """Events that a person wants to know of; of ends those by a kill."""
 
 
@@ -308,6 +309,7 @@ class BuildState:
         """``rows=False``: for a build that goes on. Phases and units are forgotten when they have ended well, and there
         is no report."""
         self.header: Header | None = None
+        """with the toolkit that the build has chosen since, where it did"""
         self.summary: Summary | None = None
         self.status: Status | None = None
         self.planned: int | None = None
@@ -384,6 +386,7 @@ class BuildState:
                 _on(Continue, self._of_no_phase),
                 _on(Warn, self._warned),
                 _on(Note, self._of_no_phase),
+                _on(ToolkitChosen, self._toolkit_chosen),
                 _on(Status, self._told_status),
                 _on(NodeSeen, self._node_seen),
                 _on(InputsKept, self._inputs_kept),
@@ -423,6 +426,11 @@ class BuildState:
         if self.header is None:
             self.header = event
             self._limits_mib = (event.budget_mib, event.limit_mib, event.limit_mib)
+
+    def _toolkit_chosen(self, event: ToolkitChosen) -> Happening | None:
+        if self.header is not None:
+            self.header = msgspec.structs.replace(self.header, toolkit=event.toolkit, nvcc=event.nvcc)
+        return self._tell("note", event, None)
 
     def _node_seen(self, event: NodeSeen) -> None:
         self.nodes[event.node] = event

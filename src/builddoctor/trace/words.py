@@ -33,6 +33,7 @@ from builddoctor.core.events import (
     Status,
     Suspend,
     Throttled,
+    ToolkitChosen,
     UngatedProcess,
     Warn,
     WarningKind,
@@ -52,6 +53,9 @@ _CAUSES: Mapping[KillCause, str] = {
     KillCause.HOST: "the kernel, by the machine's counter,",
     KillCause.OOMD: "systemd-oomd",
 }
+
+_CALM = (Suspend, Resume, Continue, ToolkitChosen)
+"""Nothing is wrong."""
 
 BY_US = "builddoctor, for want of memory"
 
@@ -185,7 +189,7 @@ def event_row(seen: Happening) -> EventRow | None:
     event = seen.event
     if isinstance(event, Hold | PhaseEnded) or not is_shown(event):
         return None
-    warning = not isinstance(event, Suspend | Resume | Continue)
+    warning = not isinstance(event, _CALM)
     if isinstance(event, Kill):
         text = f"runaway: ends {_briefly(seen)}, which grows without end: {kill_reason(event)}"
     elif isinstance(event, Requeue):
@@ -213,7 +217,7 @@ def _requeue_words(seen: Happening, event: Requeue) -> str:
     return f"ended by {by} at {format_mib(event.peak_mib)}; {event.lost_s:.0f} s lost{alone}"
 
 
-def _sentence(seen: Happening, event: Suspend | Resume | Pause | Continue | Warn) -> str:
+def _sentence(seen: Happening, event: Suspend | Resume | Pause | Continue | Warn | ToolkitChosen) -> str:
     if isinstance(event, Suspend):
         held, free = format_mib(event.held_mib), format_mib(event.left_mib)
         return f"stops {seen.phase_name} for a while at {held}: {free} free, and others can end first"
@@ -226,6 +230,8 @@ def _sentence(seen: Happening, event: Suspend | Resume | Pause | Continue | Warn
     if isinstance(event, Continue):
         reason = CONTINUE_WORDS[event.reason]
         return f"continues {process_words(event.process)} after {event.stopped_s:.0f} s: {reason}"
+    if isinstance(event, ToolkitChosen):
+        return f"from here on the build takes CUDA {event.nvcc} of {event.toolkit}"
     if event.kind is WarningKind.STALLED:
         why = stall_words(event.stall) if event.stall is not None else "it makes no progress"
         return f"the build hangs for memory: {why}; nothing new starts"
@@ -333,8 +339,7 @@ def told(seen: Happening) -> tuple[EventKind, str] | None:
     if isinstance(event, Note):
         kinds: Mapping[NoteLevel, EventKind] = {NoteLevel.HOLD: "hold", NoteLevel.WARNING: "warning"}
         return kinds.get(event.level, "note"), event.text
-    calm = isinstance(event, Suspend | Resume | Continue)
-    return "note" if calm else "warning", _sentence(seen, event)
+    return "note" if isinstance(event, _CALM) else "warning", _sentence(seen, event)
 
 
 # -- pictures --------------------------------------------------------------------------------------------------

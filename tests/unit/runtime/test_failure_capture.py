@@ -50,7 +50,7 @@ class Build:
             SystemRoot(folder),
             trace=self.trace,
             free_mib=self._read_free_mib,
-            versions=("nvcc 13.0.88",),
+            versions=lambda: ["nvcc 13.0.88"],
         )
 
     def _read_free_mib(self) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from builddoctor.core.events import Admit, GiveUp, PhaseEnded
+from builddoctor.core.events import Admit, GiveUp, PhaseEnded, ToolkitChosen
 from builddoctor.core.phase import Estimate, Outcome, PhaseKind
 from builddoctor.core.verdict import Verdict
 from builddoctor.estimation.past import RAISE_FACTOR
@@ -50,6 +50,16 @@ def test_a_second_build_expects_what_the_first_took(tmp_path: Path) -> None:
     assert second.source == "history"
     assert abs(second.peak_mib - 1800) < 100
     assert told == []
+
+
+def test_a_unit_is_named_by_the_toolkit_that_it_takes() -> None:
+    """Also where the build has chosen that since it began."""
+    recorder = recorder_of(None)
+    first = recorder.unit_called(unit(source="src/a.cu", output="a.o"), [], "/home/me/demo").key
+    recorder.saw(ToolkitChosen(toolkit="/opt/cuda-13.1", nvcc="13.1.115"))
+    second = recorder.unit_called(unit(unit_id="u2", source="src/a.cu", output="a.o"), [], "/home/me/demo").key
+    assert first is not None
+    assert second == msgspec.structs.replace(first, nvcc="13.1.115")
 
 
 def test_what_a_phase_held_is_remembered(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from builddoctor.core.events import BuildEnded, BuildResult, ContinueReason, Resume, Suspend
+from builddoctor.core.events import BuildEnded, BuildResult, ContinueReason, Resume, Suspend, ToolkitChosen
 from builddoctor.trace.analysis import fold
 from builddoctor.trace.board import board_state
 from builddoctor.trace.reader import TraceReader
@@ -130,6 +130,16 @@ def test_a_whole_trace_has_the_builds_exit_code() -> None:
     """The summary is its last line."""
     told = read(BuildEnded(at_s=99.0, summary=summary(exit_code=137, result=BuildResult.FAILED)))
     assert (told.whole, told.exit_code, told.last_at_s) == (True, 137, 99.0)
+
+
+def test_a_toolkit_that_was_chosen_later_is_the_builds() -> None:
+    """Repros, recipes and diagnosis go by it."""
+    started = msgspec.structs.replace(header(), toolkit="/usr/local/cuda", nvcc="13.0.88")
+    chosen = ToolkitChosen(at_s=3.0, toolkit="/opt/cuda-13.1", nvcc="13.1.115")
+    told = digest(tr.events(started, chosen))
+    assert (told.header.toolkit, told.header.nvcc) == ("/opt/cuda-13.1", "13.1.115")
+    said = told.events[0]
+    assert (said.kind, said.text) == ("note", "from here on the build takes CUDA 13.1.115 of /opt/cuda-13.1")
 
 
 def test_what_configure_steps_compile_is_no_unit() -> None:
