@@ -79,9 +79,16 @@ class Admission:
     def over_mib(self) -> float:
         """A phase that was held for memory before and expects more than this still is, and no forecast can help:
         another quick answer."""
-        if self._tries > 0 or not self._running:
-            return math.inf
-        return self._allowed_mib - self._load.expected_mib
+        return self._allowed_mib - self._load.committed_mib if self._quick else math.inf
+
+    @property
+    def sure_mib(self) -> float:
+        """The same, were sizes sure: one that expects more is not worth an estimate."""
+        return self._allowed_mib - self._load.expected_mib if self._quick else math.inf
+
+    @property
+    def _quick(self) -> bool:
+        return self._tries <= 0 and len(self._running) > 0
 
     def estimate_again(self, waiting: Waiting, estimate: Callable[[Phase], Estimate]) -> None:
         """What others took is known since it asked: those of its kind, or by how much the past is off."""
@@ -106,14 +113,14 @@ class Admission:
             return HoldReason.FREEING
         if self._no_core(waiting):
             return HoldReason.CORES
-        fits_at_peaks = self._load_with(waiting).committed_mib <= self._allowed_mib
-        if fits_at_peaks and not self._promised:
+        load = self._load_with(waiting)
+        if load.committed_mib <= self._allowed_mib and not self._promised:
             return None
         if self._tries <= 0:
             return HoldReason.MEMORY
         self._tries -= 1
         steps, forecast = self._steps(waiting), self._forecast_for(waiting.urgency)
-        within_mib = self._allowed_mib - self._kept_mib - self._load_with(waiting).risk_mib
+        within_mib = self._allowed_mib - self._kept_mib - load.risk_mib
         if forecast.fits(steps, within_mib):
             return None
         if waiting.course and not self._promised:

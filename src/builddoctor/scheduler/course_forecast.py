@@ -53,11 +53,11 @@ def with_slack(course: Course, wall_s: float) -> Course:
 def ahead(course: Course, *, now_mib: float, peak_mib: float, elapsed_s: float, wall_s: float) -> Steps:
     """Of a phase with this course (``with_slack``), in shares of its peak, that has run for ``elapsed_s`` and holds
     ``now_mib``."""
-    at = bisect_right(course, elapsed_s / max(wall_s, OFF_S), key=_until)
-    steps = [(until * wall_s - elapsed_s, share * peak_mib) for until, share in course[at:]]
+    at = bisect_right(course, (elapsed_s / max(wall_s, OFF_S), math.inf))
+    steps = [(until * wall_s - elapsed_s, share * peak_mib) for until, share in course[at:-1]]
     until, share = course[-1]
     end_s = max(until * wall_s - elapsed_s, LEAST_LEFT * wall_s, OFF_S)
-    steps[-1:] = [(end_s, share * peak_mib)]
+    steps.append((end_s, share * peak_mib))
     return _at_least(steps, now_mib, OFF_SHARE * wall_s + OFF_S)
 
 
@@ -130,10 +130,6 @@ class CourseForecasts:
         self._changes_mib = [change_mib for _, change_mib in changes]
         self._held_mib = sum([each.steps[0][1] for each in self._running])
         self._kept, self._forecast = 0, None
-
-
-def _until(step: tuple[float, float]) -> float:
-    return step[0]
 
 
 def _urgent_first(outlook: Outlook) -> float:

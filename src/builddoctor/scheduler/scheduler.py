@@ -871,7 +871,8 @@ class Scheduler:
         self._look_at_deadline(now_s)
         if asked is None:
             self._short, self._drains_to = False, None
-        first, over_mib = asked is None or asked == self._waiting.first, admission.over_mib
+        first = asked is None or asked == self._waiting.first
+        over_mib, sure_mib = admission.over_mib, admission.sure_mib
         again_s = now_s - ESTIMATE_AGAIN_S * max(1.0, len(self._waiting) / LONG_QUEUE)
         # A question frees nothing: what waited before still does. Where nothing runs, something must start.
         whole = self._waiting.in_turn if self._running else self._waiting.__iter__
@@ -882,10 +883,12 @@ class Scheduler:
             if waiting.held_for is HoldReason.CORES and admission.has_no_core_for(waiting):
                 first = False
                 continue
-            over = not first and waiting.held_for is HoldReason.MEMORY and waiting.estimate.peak_mib > over_mib
-            if waiting.asked_at_s <= again_s and waiting.estimated_at_s <= again_s and not over:
+            held = not first and waiting.held_for is HoldReason.MEMORY
+            due = waiting.asked_at_s <= again_s and waiting.estimated_at_s <= again_s
+            if due and not (held and waiting.estimate.peak_mib > sure_mib):
                 admission.estimate_again(waiting, self._estimator.estimate)
-            if over:
+            if held and waiting.estimate.peak_mib > over_mib:
+                self._short = True
                 continue
             admission.reach(waiting.urgency)
             if self._deadline.is_too_late_for(waiting.phase, now_s):
@@ -898,9 +901,10 @@ class Scheduler:
             if reason is None:
                 self._start(waiting, decisions, now_s)
                 admission.taken(waiting)
-                solo, over_mib = waiting.solo, admission.over_mib
+                solo = waiting.solo
+                over_mib, sure_mib = admission.over_mib, admission.sure_mib
                 continue
-            over_mib = admission.over_mib
+            over_mib, sure_mib = admission.over_mib, admission.sure_mib
             self._short = self._short or reason is HoldReason.MEMORY
             if waiting.held_for is not reason and reason is not HoldReason.NODE:
                 # Of that one it is said when it cannot be sent (``_send_away``).
