@@ -93,13 +93,13 @@ class Book:
                 square += ((here - other) / width) ** 2
             points.append((residual, FAR_WEIGHT + (1 - FAR_WEIGHT) * math.exp(-0.5 * min(square, 1400.0))))
         points.sort()
-        median, bound = _quantile(points, 0.5), _quantile(points, BOUND_SHARE)
+        whole = sum([weight for _, weight in points])
+        median, bound = _quantile(points, 0.5 * whole), _quantile(points, BOUND_SHARE * whole)
         return median, max(median, bound)
 
 
-def _quantile(points: Sequence[tuple[float, float]], share: float) -> float:
-    """The smallest value with at least this share of the weight at or below it; the middle of two for a tie."""
-    wanted = share * sum(weight for _, weight in points)
+def _quantile(points: Sequence[tuple[float, float]], wanted: float) -> float:
+    """The smallest value with at least this weight at or below it; the middle of two for a tie."""
     below = 0.0
     for index, (value, weight) in enumerate(points):
         below += weight

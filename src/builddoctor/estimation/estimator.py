@@ -140,6 +140,9 @@ class LearningEstimator:
         """known of a unit that has not been heard of; only read"""
         self._floor_mib: dict[tuple[str, PhaseKind, str, str], float] = {}
         self._run_times = RunTimes()
+        self._last_guess: tuple[Phase, Sequence[ExpectedPhase]] | None = None
+        """after this phase comes that; None when something was learned since. It is asked for when a phase comes, and
+        once more when it starts, mostly at once"""
 
     def know(
         self,
@@ -155,6 +158,7 @@ class LearningEstimator:
         ``teaches``: others are like it. What a configure step tries out is not: an empty file's 26 MiB would stand for
         the first C++ units of a library, which take 50 times as much.
         """
+        self._last_guess = None
         notes = self._notes(unit_id)
         notes.teaches = teaches
         notes.key, notes.past = key, past
@@ -164,6 +168,7 @@ class LearningEstimator:
 
     def forget(self, unit_id: str) -> None:
         """A unit ended; nothing is asked about it any more."""
+        self._last_guess = None
         self._units.pop(unit_id, None)
         if self._floor_mib:
             self._floor_mib = {key: floor_mib for key, floor_mib in self._floor_mib.items() if key[0] != unit_id}
@@ -205,6 +210,8 @@ class LearningEstimator:
             return ()
         if phase.kind not in (PhaseKind.CUDAFE, PhaseKind.PREPROCESS, PhaseKind.CICC, PhaseKind.PTXAS):
             return ()
+        if self._last_guess is not None and self._last_guess[0] is phase:
+            return self._last_guess[1]
         size_mib = notes.front_end.phase.input_mib
         archs_left = notes.arch_count - sum(each.phase.kind is PhaseKind.CICC for each in notes.done)
         found: list[ExpectedPhase] = []
@@ -216,6 +223,7 @@ class LearningEstimator:
             estimate = self.estimate(guess)
             wall_s = self._run_times.wall_s(guess, notes)
             found += [ExpectedPhase(estimate.peak_mib, estimate.spread_mib, wall_s)] * count
+        self._last_guess = phase, found
         return found
 
     def observe(self, phase: Phase, *, outcome: Outcome, peak_mib: float, wall_s: float) -> None:
@@ -223,6 +231,7 @@ class LearningEstimator:
             return
         if not (math.isfinite(peak_mib) and LEAST_MIB <= peak_mib <= LARGEST_MIB):
             return
+        self._last_guess = None
         wall_s = min(max(0.0, wall_s), LONGEST_S) if math.isfinite(wall_s) else 0.0
         notes = self._notes(phase.unit_id)
         if outcome is Outcome.OK and notes.teaches:
@@ -235,6 +244,7 @@ class LearningEstimator:
     def raise_after_kill(self, phase: Phase, *, peak_mib: float, reserved_mib: float) -> Estimate:
         """One that outgrew what was set aside teaches the phases alike, too: they need not all be ended to learn it
         (docs/adr/0038)."""
+        self._last_guess = None
         key = _key(phase)
         raised_mib = min(RAISE_FACTOR * max(peak_mib, reserved_mib), LARGEST_MIB)
         self._floor_mib[key] = max(self._floor_mib.get(key, 0.0), raised_mib)
@@ -322,12 +332,12 @@ def _combined(guesses: list[_Guess]) -> _Guess:
     if len(guesses) == 1:
         return guesses[0]
     weights = [each.up**-2 for each in guesses]
-    middle = sum(weight * each.middle for weight, each in zip(weights, guesses, strict=True)) / sum(weights)
+    middle = sum([weight * each.middle for weight, each in zip(weights, guesses, strict=True)]) / sum(weights)
     best = min(guesses, key=lambda each: each.up)
     # Chi square of the disagreement; bounds stand for 1.64 standard deviations.
-    chi2 = sum(((each.middle - middle) * Z_OF_BOUND / each.up) ** 2 for each in guesses) / (len(guesses) - 1)
+    chi2 = sum([((each.middle - middle) * Z_OF_BOUND / each.up) ** 2 for each in guesses]) / (len(guesses) - 1)
     widened = best.up * math.sqrt(max(1.0, chi2))
-    furthest = max(each.middle + each.up for each in guesses) - middle
+    furthest = max([each.middle + each.up for each in guesses]) - middle
     return _Guess(middle, max(best.up, min(widened, furthest)), best.source)
 
 

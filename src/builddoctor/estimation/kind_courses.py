@@ -75,10 +75,11 @@ class KindCourses:
             return AT_ONCE
         return self._courses.get(kind, AT_ONCE)
 
-    def evenness(self, kind: PhaseKind) -> float:
-        """Share of its time over which a phase of this kind usually grows: 1 for an even ramp, 0 for one that is full
-        at its start. Nothing is assumed: of a kind of which little was seen, as the most hasty of all."""
-        return self._evenness.get(kind, self._others)
+    @property
+    def evenness(self) -> Mapping[PhaseKind, float]:
+        """Of each kind, the share of its time over which a phase usually grows: 1 for an even ramp, 0 for one that is
+        full at its start. Nothing is assumed: of a kind of which little was seen, as the most hasty of all."""
+        return {kind: self._evenness.get(kind, self._others) for kind in PhaseKind}
 
 
 def _even(mean: float) -> float:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from builddoctor.core.events import HoldReason
-from builddoctor.core.phase import Estimate, Phase, PhaseKind
+from builddoctor.core.phase import Estimate, Phase
 from builddoctor.scheduler.course_forecast import Ahead, CourseForecast, CourseForecasts, Outlook, Steps, later
 from builddoctor.scheduler.running_set import Load, Running, RunningSet, risk_share
 from builddoctor.scheduler.wait_queue import KeptPlace, Waiting
@@ -42,20 +42,19 @@ class Admission:
         cores: int,
         allowed_mib: float,
         budget_mib: float,
-        evenness: Callable[[PhaseKind], float],
         steps: Callable[[Waiting], Steps],
         ahead: Ahead,
         urgency: Callable[[str, float], float],
         now_s: float,
     ) -> None:
-        self._running = running.values()
+        self._running, self._risk = running.values(), running.risk
         self._kept = sorted(kept, key=lambda each: each.urgency)
         self._slots, self._cores = slots, cores
         self._allowed_mib, self._budget_mib = allowed_mib, budget_mib
-        self._evenness, self._steps, self._ahead_of = evenness, steps, ahead
+        self._steps, self._ahead_of = steps, ahead
         self._urgency, self._now_s = urgency, now_s
         # What runs, and the places kept for units that are more urgent than the phase that was reached.
-        self._load = running.load(evenness)
+        self._load = running.load()
         self._kept_mib = 0.0
         self._ahead: CourseForecasts | None = None
         self._promised = False
@@ -144,8 +143,7 @@ class Admission:
             self._ahead.add(self._outlook(next(reversed(self._running))))
 
     def _load_with(self, waiting: Waiting) -> Load:
-        risk = risk_share(self._evenness(waiting.phase.kind))
-        return self._load.with_one(waiting.estimate, risk, budget_mib=self._budget_mib)
+        return self._load.with_one(waiting.estimate, self._risk(waiting.phase.kind), budget_mib=self._budget_mib)
 
     def _forecast_for(self, urgency: float) -> CourseForecast:
         """What running phases will hold, for a phase of this urgency: what more urgent units free is not for it."""

@@ -10,15 +10,13 @@ adding and subtracting: they are exact, whatever came and went.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 
 import msgspec
 
 from builddoctor.core.events import Rise, Stall, Throttled
 from builddoctor.core.past import Course
 from builddoctor.core.phase import Estimate, Phase, PhaseKind
-
-KINDS = tuple(PhaseKind)
 
 OVERRUN_FACTOR = 1.2
 """A phase past its reservation is taken to want this much of what it holds."""
@@ -208,7 +206,7 @@ class RunningSet(dict[int, Running]):
         self._expected_mib: dict[int, float] = {}
         self._squares_mib2: dict[int, float] = {}
         self._units_end_s: dict[int, float] = {}
-        self._risks: dict[PhaseKind, float] = {}
+        self._risks = dict.fromkeys(PhaseKind, risk_share(0.0))
         self._killed: set[int] = set()
         self._suspended: set[int] = set()
 
@@ -271,17 +269,24 @@ class RunningSet(dict[int, Running]):
         if run.sampled(rss_mib, now_s):
             self._add(run)
 
-    def load(self, evenness: Callable[[PhaseKind], float]) -> Load:
-        """All together, for the evenness of each kind (``risk_share``)."""
-        risks = {kind: risk_share(evenness(kind)) for kind in KINDS}
+    def grow(self, evenness: Mapping[PhaseKind, float]) -> None:
+        """So evenly does each kind grow, from now on (``risk_share``)."""
+        risks = {kind: risk_share(even) for kind, even in evenness.items()}
         if risks != self._risks:
             before, self._risks = self._risks, risks
             for run in self.values():
-                if risks[run.phase.kind] != before.get(run.phase.kind):
+                if risks[run.phase.kind] != before[run.phase.kind]:
                     self._add(run)
+
+    def risk(self, kind: PhaseKind) -> float:
+        """Share of the spread of a phase of this kind that is set aside."""
+        return self._risks[kind]
+
+    def load(self) -> Load:
+        """All together."""
         return Load(len(self), sum(self._expected_mib.values()), sum(self._squares_mib2.values()), self.killing)
 
     def _add(self, run: Running) -> None:
         phase = run.phase
         self._expected_mib[phase.phase_id] = run.expected_mib
-        self._squares_mib2[phase.phase_id] = (self._risks.get(phase.kind, 0.0) * run.spread_mib) ** 2
+        self._squares_mib2[phase.phase_id] = (self._risks[phase.kind] * run.spread_mib) ** 2

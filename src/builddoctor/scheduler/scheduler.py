@@ -245,7 +245,7 @@ class Scheduler:
     @property
     def committed_mib(self) -> float:
         """What running phases hold or may still take."""
-        return self._running.load(self._kinds.evenness).committed_mib
+        return self._running.load().committed_mib
 
     @property
     def budget_mib(self) -> float:
@@ -388,6 +388,7 @@ class Scheduler:
                 self._kinds.ended(
                     phase.kind, area_mib_s=held_mib_s, looks=run.looks, peak_mib=peak_mib, wall_s=event.wall_s
                 )
+                self._running.grow(self._kinds.evenness)
                 self._linger(phase, event.at_s)
             return []
         if run.runaway or run.throttled or run.standstill:
@@ -861,7 +862,6 @@ class Scheduler:
             cores=self._cores,
             allowed_mib=self.allowed_mib,
             budget_mib=self._budget_mib,
-            evenness=self._kinds.evenness,
             steps=self._steps,
             ahead=self._ahead,
             urgency=self._order.urgency,
@@ -1037,7 +1037,7 @@ class Scheduler:
         )
 
     def _release_units(self, now_s: float) -> list[Decision]:
-        if self._interrupted:
+        if self._interrupted or not self._release.held:
             return []
         # Memory is short as well while a phase that had to be ended has not ended well.
         tight = bool(self._redone) or (self._short and len(self._waiting) > 0)

@@ -85,7 +85,7 @@ def test_a_course_is_not_lowered_without_end() -> None:
 def test_the_usual_of_a_kind_decide() -> None:
     """The median: one odd phase changes nothing."""
     kinds = seen(0.5, 0.5, 0.5, 1.0)
-    assert kinds.evenness(PhaseKind.CICC) == 1.0
+    assert kinds.evenness[PhaseKind.CICC] == 1.0
 
 
 @pytest.mark.parametrize("changed", [{"wall_s": 0.3}, {"peak_mib": 20.0}, {"looks": 2}])
@@ -94,7 +94,7 @@ def test_short_and_small_phases_show_nothing(changed: dict[str, float]) -> None:
     kinds = KindCourses()
     for _ in range(5):
         kinds.ended(PhaseKind.CICC, **{"area_mib_s": 5.0, "looks": 50, "peak_mib": 1000.0, "wall_s": 10.0, **changed})  # type: ignore[arg-type]
-    assert kinds.evenness(PhaseKind.CICC) == 0.0
+    assert kinds.evenness[PhaseKind.CICC] == 0.0
     assert kinds.course(PhaseKind.CICC, peak_mib=1000.0, wall_s=10.0) == USUAL[PhaseKind.CICC]
 
 
@@ -102,5 +102,5 @@ def test_how_evenly_a_kind_grows_is_its_own() -> None:
     """An even ramp is 1, all at the start 0; a kind of which little was seen is as hasty as the most hasty."""
     kinds = seen(*[0.5] * LEAST_OF_KIND)
     seen(*[1.0] * LEAST_OF_KIND, kind=PhaseKind.PTXAS, kinds=kinds)
-    assert kinds.evenness(PhaseKind.CICC) == 1.0
-    assert kinds.evenness(PhaseKind.PTXAS) == kinds.evenness(PhaseKind.HOST) == 0.0
+    assert kinds.evenness[PhaseKind.CICC] == 1.0
+    assert kinds.evenness[PhaseKind.PTXAS] == kinds.evenness[PhaseKind.HOST] == 0.0

@@ -115,7 +115,8 @@ def test_the_sum_is_that_of_all_that_run_whatever_came_and_went() -> None:
         for run in runs.values():
             runs.sampled(run, chance.choice((run.rss_mib, 300.0 * chance.random())), float(number))
         even = EVENNESS if number % 50 < 25 else dict.fromkeys(kinds, 0.0)
-        load = runs.load(even.__getitem__)
+        runs.grow(even)
+        load = runs.load()
         assert (load.count, load.killing) == (len(runs), False)
         assert load.expected_mib == sum(run.expected_mib for run in runs.values())
         risks_mib = [risk_share(even[run.phase.kind]) * run.spread_mib for run in runs.values()]
@@ -129,7 +130,7 @@ def test_a_kill_is_under_way_until_the_phase_has_ended() -> None:
     runs.start(running(2))
     assert runs.kill(2) is runs[2]
     assert runs[2].killed
-    assert runs.load(EVENNESS.__getitem__).killing
+    assert runs.load().killing
     assert runs.end(1) is not None
     assert runs.killing
     assert runs.end(2) is not None
@@ -153,8 +154,9 @@ def test_less_is_set_aside_for_phases_that_show_in_time_what_they_take() -> None
     runs = RunningSet()
     runs.start(first)
     runs.start(running(2, PhaseKind.PTXAS, spread_mib=400.0 - 2 / 7))
-    at_once = runs.load(lambda kind: 0.0)
-    one_grows = runs.load(lambda kind: 1.0 if kind is PhaseKind.CICC else 0.0)
+    at_once = runs.load()
+    runs.grow({**dict.fromkeys(PhaseKind, 0.0), PhaseKind.CICC: 1.0})
+    one_grows = runs.load()
     assert at_once.risk_mib == pytest.approx(RISK * 500.0)
     assert one_grows.risk_mib == pytest.approx(math.hypot(RISK_GROWING * 300.0, RISK * 400.0))
     between = Load().with_one(first.estimate, risk_share(0.5), budget_mib=1e6)
@@ -167,6 +169,6 @@ def test_nothing_is_set_aside_beyond_the_budget() -> None:
     runs = RunningSet()
     runs.start(run)
     at_most = RISK * 1000.0
-    assert runs.load(lambda kind: 0.0).risk_mib == pytest.approx(at_most)
+    assert runs.load().risk_mib == pytest.approx(at_most)
     assert Load().with_one(run.estimate, risk_share(0.0), budget_mib=4000.0).risk_mib == pytest.approx(at_most)
     assert Load().with_one(run.estimate, risk_share(0.0), budget_mib=2000.0).risk_mib == 0.0
