@@ -168,7 +168,6 @@ class LearningEstimator:
 
     def forget(self, unit_id: str) -> None:
         """A unit ended; nothing is asked about it any more."""
-        self._last_guess = None
         self._units.pop(unit_id, None)
         if self._floor_mib:
             self._floor_mib = {key: floor_mib for key, floor_mib in self._floor_mib.items() if key[0] != unit_id}

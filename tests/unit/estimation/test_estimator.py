@@ -292,6 +292,28 @@ def test_a_unit_that_ended_is_forgotten() -> None:
     assert estimator.estimate(phase()).reserve_mib < known.reserve_mib
 
 
+@pytest.mark.parametrize("what", ["a phase ended", "one had to be ended", "more architectures", "the unit ended"])
+def test_what_a_unit_has_still_to_do_is_guessed_anew_once_something_is_learned(what: str) -> None:
+    """Asked twice in a row it is one guess; never one of before."""
+    estimator = LearningEstimator()
+    host = phase(kind=PhaseKind.HOST, unit_id="other", input_mib=4.0, tool="cc1plus")
+    for unit_id in ("u", "other"):
+        finish(estimator, phase(kind=PhaseKind.CUDAFE, unit_id=unit_id, input_mib=4.0), 400.0)
+    asked = phase(kind=PhaseKind.CICC, unit_id="u", input_mib=4.0, tool="cicc")
+    before = estimator.outlook("u", asked)
+    assert len(before) == 1
+    assert estimator.outlook("u", asked) == before
+    if what == "a phase ended":
+        finish(estimator, host, 2000.0)
+    elif what == "one had to be ended":
+        estimator.raise_after_kill(host, peak_mib=2000.0, reserved_mib=400.0)
+    elif what == "more architectures":
+        estimator.know("u", archs=("sm_90", "sm_100"))
+    else:
+        estimator.forget("u")
+    assert estimator.outlook("u", asked) != before
+
+
 def test_phases_whose_unit_nobody_knows_teach_each_other_nothing() -> None:
     """One huge cicc without a unit does not make every small host compile huge."""
     estimator = LearningEstimator()
