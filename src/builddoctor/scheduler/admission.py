@@ -76,13 +76,14 @@ class Admission:
 
     @property
     def over_mib(self) -> float:
-        """A phase that was held for memory before and expects more than this still is, and no forecast can help:
-        another quick answer."""
+        """A phase that was held for memory before and expects more than this still is: it does not fit beside the peaks
+        of what runs, and forecasts are spent. Another quick answer."""
         return self._allowed_mib - self._load.committed_mib if self._quick else math.inf
 
     @property
     def sure_mib(self) -> float:
-        """The same, were sizes sure: one that expects more is not worth an estimate."""
+        """More than ``over_mib`` by what is set aside for spreads. A phase that was held and expects more than this fits
+        in no case, and is not estimated anew."""
         return self._allowed_mib - self._load.expected_mib if self._quick else math.inf
 
     @property

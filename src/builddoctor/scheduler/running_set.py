@@ -269,8 +269,8 @@ class RunningSet(dict[int, Running]):
         if run.sampled(rss_mib, now_s):
             self._add(run)
 
-    def grow(self, evenness: Mapping[PhaseKind, float]) -> None:
-        """So evenly does each kind grow, from now on (``risk_share``)."""
+    def set_aside(self, evenness: Mapping[PhaseKind, float]) -> None:
+        """How much of spreads is set aside from now on: by how evenly each kind grows (``risk_share``)."""
         risks = {kind: risk_share(even) for kind, even in evenness.items()}
         if risks != self._risks:
             before, self._risks = self._risks, risks

@@ -388,7 +388,7 @@ class Scheduler:
                 self._kinds.ended(
                     phase.kind, area_mib_s=held_mib_s, looks=run.looks, peak_mib=peak_mib, wall_s=event.wall_s
                 )
-                self._running.grow(self._kinds.evenness)
+                self._running.set_aside(self._kinds.evenness)
                 self._linger(phase, event.at_s)
             return []
         if run.runaway or run.throttled or run.standstill:

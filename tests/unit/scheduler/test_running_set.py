@@ -115,7 +115,7 @@ def test_the_sum_is_that_of_all_that_run_whatever_came_and_went() -> None:
         for run in runs.values():
             runs.sampled(run, chance.choice((run.rss_mib, 300.0 * chance.random())), float(number))
         even = EVENNESS if number % 50 < 25 else dict.fromkeys(kinds, 0.0)
-        runs.grow(even)
+        runs.set_aside(even)
         load = runs.load()
         assert (load.count, load.killing) == (len(runs), False)
         assert load.expected_mib == sum(run.expected_mib for run in runs.values())
@@ -155,7 +155,7 @@ def test_less_is_set_aside_for_phases_that_show_in_time_what_they_take() -> None
     runs.start(first)
     runs.start(running(2, PhaseKind.PTXAS, spread_mib=400.0 - 2 / 7))
     at_once = runs.load()
-    runs.grow({**dict.fromkeys(PhaseKind, 0.0), PhaseKind.CICC: 1.0})
+    runs.set_aside({**dict.fromkeys(PhaseKind, 0.0), PhaseKind.CICC: 1.0})
     one_grows = runs.load()
     assert at_once.risk_mib == pytest.approx(RISK * 500.0)
     assert one_grows.risk_mib == pytest.approx(math.hypot(RISK_GROWING * 300.0, RISK * 400.0))
