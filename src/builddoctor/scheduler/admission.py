@@ -82,8 +82,8 @@ class Admission:
 
     @property
     def sure_mib(self) -> float:
-        """More than ``over_mib`` by what is set aside for spreads. A phase that was held and expects more than this fits
-        in no case, and is not estimated anew."""
+        """More than ``over_mib`` by what is set aside for spreads. A phase that was held and expects more than this is
+        not even estimated anew."""
         return self._allowed_mib - self._load.expected_mib if self._quick else math.inf
 
     @property

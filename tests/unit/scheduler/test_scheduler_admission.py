@@ -20,6 +20,7 @@ from builddoctor.core.events import (
 from builddoctor.core.past import Course, PastPhase, PastUnit, Seen, UnitKey
 from builddoctor.core.phase import Estimate, Outcome, Phase, PhaseKind
 from builddoctor.estimation.estimator import LearningEstimator
+from builddoctor.scheduler.admission import TRIES
 from builddoctor.scheduler.scheduler import DRAIN_AFTER_S, Scheduler
 from support.schedulers import handle, scheduler_of
 from unit.builders import TableEstimator, asked, ended, phase, sampled, unit
@@ -95,6 +96,24 @@ def test_small_phases_go_past_a_big_one_that_waits() -> None:
     feed(scheduler, asked(1))
     assert held(feed(scheduler, asked(2), 1.0)) == [(2, "memory")]
     assert admitted(feed(scheduler, asked(3), 2.0)) == [3]
+
+
+@pytest.mark.parametrize(("small_mib", "starts"), [(500.0, True), (501.0, False)])
+def test_behind_many_that_do_not_fit_one_that_does_starts(small_mib: float, starts: bool) -> None:
+    """However many are passed over by one comparison: it is made against all that is left, to the last MiB."""
+
+    class Guesses(TableEstimator):
+        def course(self, phase: Phase) -> Course:
+            del phase
+            return ()
+
+    last = TRIES + 5
+    table = Guesses({1: 500.0, 2: 400.0} | dict.fromkeys(range(3, last), 600.0) | {last: small_mib})
+    scheduler = scheduler_of(table, slots=8, budget_mib=1000.0)
+    for each in range(1, last + 1):
+        feed(scheduler, asked(each))
+    assert scheduler.waiting == last - 2
+    assert admitted(feed(scheduler, ended(2), 1.0)) == ([last] if starts else [])
 
 
 def test_memory_drains_to_a_phase_that_waited_too_long() -> None:
